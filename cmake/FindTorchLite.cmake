@@ -21,7 +21,7 @@ set(TorchLite_INCLUDE_DIRS ${TorchLite_ROOT}/include ${TorchLite_ROOT}/include/t
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(TorchLite
   REQUIRED_VARS TorchLite_ROOT VERSION_VAR TorchLite_VERSION
-  REASON_FAILURE_MESSAGE "no torch in ${SPILLWAY_PYTHON}; `make setup` installs one")
+  REASON_FAILURE_MESSAGE "no torch in ${SPILLWAY_PYTHON}: run make setup")
 
 if(TorchLite_FOUND AND NOT TARGET torch_lite)
   # The wheels are built so; our own code has to agree about std::string.
