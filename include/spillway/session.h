@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The front door for C++ programs on libtorch: train under a budget of device bytes.
+//
+//     auto session = spillway::Session::open({.device_budget_bytes = 700_MiB, .nvme = "/scratch"});
+//     session->own(model->parameters());
+//     {
+//         spillway::Recording const recording(*session);      // saved tensors are Spillway's here
+//         loss = model->forward(batch);
+//     }
+//     session->phase(spillway::Phase::backward);
+//     loss.backward();
+#pragma once
+
+#include "spillway/report.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+class TorchSession;  // the implementation, in src/torch_driver
+
+/// What a session may use. Budgets are bytes; 0 means none of it (device: no cap).
+struct SessionOptions {
+    std::int64_t device_budget_bytes = 0;
+    std::int64_t host_budget_bytes = 0;
+    std::string nvme;                    ///< a folder; empty: no NVMe tier
+    std::int64_t nvme_budget_bytes = 0;  ///< 0 with a folder: nine tenths of its free space
+    bool nvme_allow_tmpfs = false;
+    std::string policy = "online";      ///< "online" or "keep_all"
+    std::int64_t min_value_bytes = -1;  ///< smaller saved tensors stay; -1: measured default
+    std::string record_events;          ///< a file for the event and command log; empty: none
+};
+
+/// One training session on the calling thread's device (CPU today).
+///
+/// Order   from `open` until it is closed, every ATen CPU allocation of the opening thread is
+///         counted and capped. It is closed when it was destroyed and the last graph recorded in
+///         it is gone; backward may run before or after the destruction, on the same thread.
+/// Thread  not thread-safe; open, record and run backward on one thread (its backward included)
+/// Errors  std::invalid_argument with one line for options that cannot be; inside torch calls a
+///         cap that cannot be met is a c10::OutOfMemoryError whose first line says who asked for
+///         how many bytes, what is in use, and which option would make it fit; a failed or corrupt
+///         reload is a c10::Error that names tensor, tier, file and offset
+class Session {
+  public:
+    [[nodiscard]] static std::unique_ptr<Session> open(SessionOptions const& options);
+    ~Session();
+    Session(Session const&) = delete;
+    Session& operator=(Session const&) = delete;
+
+    /// Names tensors whose storages are not activations (parameters, buffers, optimizer state);
+    /// they are never moved. Call again when storages change.
+    void own(std::vector<at::Tensor> const& tensors);
+
+    /// Says which part of the step starts now; peaks and messages are told by phase. `step` counts
+    /// from 0.
+    void phase(Phase phase, std::int64_t step = 0);
+
+    /// What was done so far.
+    [[nodiscard]] Report report() const;
+
+    /// Starts the peaks afresh at what is in use now.
+    void reset_peaks();
+
+  private:
+    friend class Recording;
+    explicit Session(std::shared_ptr<TorchSession> impl);
+    std::shared_ptr<TorchSession> impl_;
+};
+
+/// While it lives, tensors that autograd saves on this thread are Spillway's to keep or move.
+/// Leaving it stops recording only: backward is right inside and outside.
+class Recording {
+  public:
+    explicit Recording(Session& session);
+    ~Recording();
+    Recording(Recording const&) = delete;
+    Recording& operator=(Recording const&) = delete;
+
+  private:
+    std::shared_ptr<TorchSession> outer_;
+};
+
+/// What stock torch allocates on the CPU, counted and passed through; for measurements of plain
+/// runs only. Call once, before the first tensor. Peak bytes in torch's own request sizes.
+void count_plain_allocations();
+[[nodiscard]] std::int64_t plain_allocation_peak_bytes();
+
+}  // namespace spillway

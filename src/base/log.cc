@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/log.h"
+
+#include <cstdio>
+#include <mutex>
+#include <set>
+#include <string>
+
+namespace spillway {
+
+void say(std::string_view line) {
+    std::string const text = "spillway: " + std::string(line) + "\n";
+    std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+void say_once(std::string_view line) {
+    static std::mutex guard;
+    static std::set<std::string, std::less<>> said;
+    {
+        std::lock_guard const lock(guard);
+        if (!said.emplace(line).second) {
+            return;
+        }
+    }
+    say(line);
+}
+
+}  // namespace spillway

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/units.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+struct Unit {
+    std::string_view name;
+    double factor;
+};
+
+constexpr std::array<Unit, 10> kUnits{{
+    {"", 1.0},
+    {"B", 1.0},
+    {"KiB", 1024.0},
+    {"MiB", 1048576.0},
+    {"GiB", 1073741824.0},
+    {"TiB", 1099511627776.0},
+    {"KB", 1e3},
+    {"MB", 1e6},
+    {"GB", 1e9},
+    {"TB", 1e12},
+}};
+
+Error not_a_size(std::string_view text) {
+    return Error{
+        Errc::bad_argument,
+        fmt::format(
+            "'{}' is not a size; write it as 600MiB (KiB, MiB, GiB), 700MB (KB, MB, GB) or 80%",
+            text
+        ),
+        ""};
+}
+
+std::string_view trimmed(std::string_view text) {
+    while (!text.empty() && text.front() == ' ') {
+        text.remove_prefix(1);
+    }
+    while (!text.empty() && text.back() == ' ') {
+        text.remove_suffix(1);
+    }
+    return text;
+}
+
+Result<std::int64_t> checked(double size, std::string_view text) {
+    if (!(size >= 0) || size > 9.0e18) {
+        return not_a_size(text);
+    }
+    return static_cast<std::int64_t>(size);
+}
+
+}  // namespace
+
+Nanos operator/(Bytes amount, BytesPerSec rate) {
+    double const ns = static_cast<double>(amount.count) / rate.count * 1e9;
+    if (!(rate.count > 0) || ns > 9.0e18) {
+        return {std::numeric_limits<std::int64_t>::max()};
+    }
+    return {static_cast<std::int64_t>(std::llround(ns))};
+}
+
+Result<std::int64_t> parse_size(std::string_view text, std::int64_t whole_bytes) {
+    std::string_view const body = trimmed(text);
+    double number = 0;
+    auto const [end, failure] = std::from_chars(body.data(), body.data() + body.size(), number);
+    if (failure != std::errc{}) {
+        return not_a_size(text);
+    }
+    std::string_view const unit = trimmed(body.substr(static_cast<std::size_t>(end - body.data())));
+    if (unit == "%") {
+        if (whole_bytes <= 0 || number > 100) {
+            return not_a_size(text);
+        }
+        return checked(number / 100.0 * static_cast<double>(whole_bytes), text);
+    }
+    for (auto const& [name, factor] : kUnits) {
+        if (unit == name) {
+            return checked(number * factor, text);
+        }
+    }
+    return not_a_size(text);
+}
+
+std::string format_size(std::int64_t size_bytes) {
+    double size = static_cast<double>(size_bytes);
+    if (std::abs(size) < 1024.0) {
+        return fmt::format("{} B", size_bytes);
+    }
+    constexpr std::array<char const*, 4> kNames{"KiB", "MiB", "GiB", "TiB"};
+    std::size_t step = 0;
+    size /= 1024.0;
+    while (std::abs(size) >= 1024.0 && step + 1 < kNames.size()) {
+        size /= 1024.0;
+        ++step;
+    }
+    return fmt::format("{:.1f} {}", size, kNames[step]);
+}
+
+}  // namespace spillway

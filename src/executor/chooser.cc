@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "executor/chooser.h"
+
+#include <array>
+#include <string>
+
+namespace spillway {
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kChooserNames{"online", "keep_all", "planned"};
+
+class Online final : public Chooser {
+  public:
+    Choice choose(Slot const&) const override { return {}; }
+};
+
+class KeepAll final : public Chooser {
+  public:
+    Choice choose(Slot const&) const override { return {Advice::never, Pool::host}; }
+};
+
+class Planned final : public Chooser {
+  public:
+    Choice choose(Slot const& slot) const override {
+        auto const fate = plan_.fates.find(slot);
+        if (fate == plan_.fates.end()) {
+            return {};  // unknown to the plan: as online would
+        }
+        if (fate->second.kind == FateKind::keep) {
+            return {Advice::last_resort, Pool::host};
+        }
+        return {Advice::at_once, fate->second.pool};
+    }
+    void take_plan(Plan const& plan) override { plan_ = plan; }
+
+  private:
+    Plan plan_;
+};
+
+}  // namespace
+
+std::string_view name_of(ChooserKind kind) {
+    return kChooserNames[static_cast<std::size_t>(kind)];
+}
+
+Result<ChooserKind> parse_chooser(std::string_view name) {
+    for (std::size_t i = 0; i < kChooserNames.size(); ++i) {
+        if (name == kChooserNames[i]) {
+            return static_cast<ChooserKind>(i);
+        }
+    }
+    return Error{
+        Errc::bad_argument,
+        "'" + std::string(name) + "' is no policy; known are online and keep_all",
+        ""};
+}
+
+std::unique_ptr<Chooser> make_chooser(ChooserKind kind) {
+    switch (kind) {
+        case ChooserKind::online:
+            return std::make_unique<Online>();
+        case ChooserKind::keep_all:
+            return std::make_unique<KeepAll>();
+        case ChooserKind::planned:
+            return std::make_unique<Planned>();
+    }
+    return std::make_unique<KeepAll>();
+}
+
+}  // namespace spillway

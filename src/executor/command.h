@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What the executor asks for. A command names its lane and the fences it waits for, and yields a
+// fence of its own: its id. A command whose fence failed does not run and fails itself.
+#pragma once
+
+#include "base/ids.h"
+#include "base/place.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spillway {
+
+enum class CommandKind : std::uint8_t {
+    reserve,  ///< set `size_bytes` in `pool` aside: for `block`, or (device) for `value`'s return
+    release,  ///< give that room back
+    store,    ///< value -> block
+    load,     ///< block -> the value's reserved device bytes
+    bind,     ///< the reserved device bytes become the value's storage
+    drop,     ///< the saved graph lets the value's device bytes go
+    wait,     ///< the host waits for the fences in `after`
+    raise,    ///< the event that this answers fails, with `text`
+    note,     ///< tell the user `text`, once
+};
+
+[[nodiscard]] std::string_view name_of(CommandKind kind);
+
+struct Command {
+    CommandId id;
+    CommandKind kind = CommandKind::note;
+    Lane lane = Lane::compute;
+    ValueId value;
+    BlockId block;
+    Pool pool = Pool::device;
+    std::int64_t size_bytes = 0;
+    std::vector<CommandId> after;  ///< fences that must be passed first
+    bool optional = false;         ///< a reserve that may be refused without harm (read-ahead)
+    std::string text;
+
+    bool operator==(Command const&) const = default;
+};
+
+}  // namespace spillway

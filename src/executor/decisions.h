@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The executor's inside: one method an event, building a flat reply. See Note [What the executor
+// promises] in executor.h.
+#pragma once
+
+#include "executor/chooser.h"
+#include "executor/executor.h"
+#include "executor/ledger.h"
+#include "executor/value_table.h"
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace spillway {
+
+/// Distances of values that the engine's order names start here: they are needed before all others,
+/// whose distance is their age.
+inline constexpr std::int64_t kOrderedFirst = std::numeric_limits<std::int64_t>::min() / 2;
+inline constexpr std::int64_t kOrderedEnd = kOrderedFirst / 2;
+
+class Executor::Impl {
+  public:
+    explicit Impl(ExecutorOptions const& options);
+
+    std::vector<Command> answer(Event const& event);
+    [[nodiscard]] LedgerView ledger() const;
+
+    ExecutorOptions const options_;
+
+  private:
+    // One overload an event.
+    void take(Begin const& event);
+    void take(End const& event);
+    void take(StageBegan const& event);
+    void take(Point const& event);
+    void take(Saved const& event);
+    void take(Need const& event);
+    void take(BackwardOrder const& event);
+    void take(Short const& event);
+    void take(PlanGiven const& event);
+    void take(Finished const& event);
+    void take(Failed const& event);
+    void take(Dropped const& event);
+
+    // What is in flight, by fence.
+    enum class Work : std::uint8_t { store, load, drop, reserve_away, reserve_device };
+    struct Flight {
+        Work work;
+        ValueId value;
+    };
+
+    void see(Usage const& usage);
+    void store_ahead();
+    [[nodiscard]] bool start_store(ValueId id);
+    void start_load(ValueId id, Value& value, bool optional);
+    void read_ahead();
+    void drop(ValueId id);
+    [[nodiscard]] std::int64_t make_room(std::int64_t missing_bytes);
+    [[nodiscard]] std::int64_t drop_from(std::int64_t missing_bytes);
+    [[nodiscard]] std::int64_t wait_for_orphans(std::int64_t missing_bytes);
+    [[nodiscard]] std::int64_t store_and_drop(std::int64_t missing_bytes, bool last_resort);
+    void release_block(Value const& value);
+    void end_orphan(ValueId id, Value& value);
+    void refuse(Short const& event, std::int64_t freed_bytes);
+    void store_failed(ValueId id, Value& value, Failed const& event);
+    void load_ended(ValueId id, Value& value, bool well);
+    void away_refused(Value const& value, Failed const& event);
+
+    Command& say(CommandKind kind, Lane lane, ValueId value = {});
+    void say_wait(CommandId fence);
+
+    std::unique_ptr<Chooser> chooser_;
+    ValueTable values_;
+    Ledger ledger_;
+    Floor floor_;
+    std::unordered_map<CommandId, Flight> flights_;
+    std::set<Pool> told_full_;
+    std::vector<Command> reply_;
+    std::int64_t held_before_bytes_ = 0;  ///< held when the last program event was answered
+    std::int64_t used_bytes_ = 0;         ///< device bytes now, as this reply will leave them
+    std::int64_t next_command_ = 0;
+    std::int64_t next_block_ = 0;
+    bool in_backward_ = false;
+    bool ordered_ = false;  ///< the engine told its order for this backward
+};
+
+}  // namespace spillway

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What the executor is told. Program events come from the thread that trains, in program order, and
+// get a reply; queued events come from any thread and only open gates. Text form:
+// docs/formats/events.md.
+#pragma once
+
+#include "base/ids.h"
+#include "base/place.h"
+#include "plan/plan.h"
+#include "trace/slot.h"
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace spillway {
+
+/// The device pool as its allocator counts it, told with every program event.
+struct Usage {
+    std::int64_t used_bytes = 0;  ///< allocated now
+    std::int64_t peak_bytes = 0;  ///< highest since the last program event
+    bool operator==(Usage const&) const = default;
+};
+
+/// What part of a step runs.
+enum class Stage : std::uint8_t { setup, forward, backward, update };
+
+// Program events.
+
+/// A training step begins or ends.
+struct Begin {
+    std::int64_t step = 0;
+    bool operator==(Begin const&) const = default;
+};
+struct End {
+    std::int64_t step = 0;
+    bool operator==(End const&) const = default;
+};
+/// A stage of the step begins.
+struct StageBegan {
+    Stage stage = Stage::setup;
+    Usage usage;
+    bool operator==(StageBegan const&) const = default;
+};
+/// A point of the program: which values only the saved graph still holds, so that dropping them
+/// gives their bytes back.
+struct Point {
+    std::vector<ValueId> sole;
+    Usage usage;
+    bool operator==(Point const&) const = default;
+};
+/// Autograd saved a value for the first time. `value` is new and larger than every id before it.
+struct Saved {
+    ValueId value;
+    std::int64_t size_bytes = 0;  ///< as the device's allocator rounds
+    Slot slot;
+    Usage usage;
+    bool operator==(Saved const&) const = default;
+};
+/// Backward wants a value now.
+struct Need {
+    ValueId value;
+    Usage usage;
+    bool operator==(Need const&) const = default;
+};
+/// The engine will need these values in this order; it overrides "last saved, first needed".
+struct BackwardOrder {
+    std::vector<ValueId> values;
+    bool operator==(BackwardOrder const&) const = default;
+};
+/// An allocation of `size_bytes` does not fit under the device limit.
+struct Short {
+    std::int64_t size_bytes = 0;
+    Usage usage;
+    bool operator==(Short const&) const = default;
+};
+/// Between steps: a new plan for the chooser `planned`.
+struct PlanGiven {
+    Plan plan;
+    bool operator==(PlanGiven const&) const = default;
+};
+
+// Queued events.
+
+/// A command has ended well; its fence is passed.
+struct Finished {
+    CommandId command;
+    bool operator==(Finished const&) const = default;
+};
+/// A command has failed, or could not start because one that it waited for failed.
+struct Failed {
+    CommandId command;
+    bool place_is_full = false;  ///< the tier had no room, rather than a fault
+    std::string why;
+    bool operator==(Failed const&) const = default;
+};
+/// No saved tensor refers to the value any more.
+struct Dropped {
+    ValueId value;
+    bool operator==(Dropped const&) const = default;
+};
+
+using Event = std::variant<
+    Begin,
+    End,
+    StageBegan,
+    Point,
+    Saved,
+    Need,
+    BackwardOrder,
+    Short,
+    PlanGiven,
+    Finished,
+    Failed,
+    Dropped>;
+
+}  // namespace spillway

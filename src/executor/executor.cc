@@ -1,0 +1,242 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "executor/executor.h"
+
+#include "base/assert.h"
+#include "executor/decisions.h"
+
+#include <utility>
+#include <variant>
+
+namespace spillway {
+
+namespace {
+
+/// Without an order, what was saved last is needed first.
+std::int64_t distance_by_age(ValueId id) {
+    return -id.number;
+}
+
+}  // namespace
+
+Executor::Executor(ExecutorOptions const& options) : impl_(std::make_unique<Impl>(options)) {}
+Executor::~Executor() = default;
+
+std::vector<Command> Executor::on(Event const& event) {
+    return impl_->answer(event);
+}
+
+LedgerView Executor::ledger() const {
+    return impl_->ledger();
+}
+
+ExecutorOptions const& Executor::options() const {
+    return impl_->options_;
+}
+
+Executor::Impl::Impl(ExecutorOptions const& options)
+    : options_(options),
+      chooser_(make_chooser(options.chooser)),
+      ledger_(options.host_bytes, options.nvme_bytes) {}
+
+LedgerView Executor::Impl::ledger() const {
+    return {
+        .held_bytes = values_.held_bytes(),
+        .leaving_bytes = values_.droppable_bytes(),
+        .reserved_bytes = ledger_.used_bytes(),
+        .live_values = values_.size()};
+}
+
+std::vector<Command> Executor::Impl::answer(Event const& event) {
+    reply_.clear();
+    std::visit([this](auto const& e) { take(e); }, event);
+    held_before_bytes_ = values_.held_bytes();
+    return std::exchange(reply_, {});
+}
+
+Command& Executor::Impl::say(CommandKind kind, Lane lane, ValueId value) {
+    Command& command = reply_.emplace_back();
+    command.id = CommandId{next_command_++};
+    command.kind = kind;
+    command.lane = lane;
+    command.value = value;
+    return command;
+}
+
+void Executor::Impl::say_wait(CommandId fence) {
+    say(CommandKind::wait, Lane::compute).after = {fence};
+}
+
+void Executor::Impl::see(Usage const& usage) {
+    used_bytes_ = usage.used_bytes;
+    floor_.see(usage, values_.held_bytes(), held_before_bytes_);
+}
+
+void Executor::Impl::take(Begin const&) {
+    floor_.begin_step();
+}
+
+void Executor::Impl::take(End const&) {}
+
+void Executor::Impl::take(StageBegan const& event) {
+    see(event.usage);
+    in_backward_ = event.stage == Stage::backward;
+    ordered_ = false;
+}
+
+void Executor::Impl::take(PlanGiven const& event) {
+    chooser_->take_plan(event.plan);
+}
+
+void Executor::Impl::take(Saved const& event) {
+    in_backward_ = false;
+    values_.add(
+        event.value,
+        Value{
+            .size_bytes = event.size_bytes,
+            .distance = distance_by_age(event.value),
+            .choice = chooser_->choose(event.slot)}
+    );
+    see(event.usage);
+    store_ahead();
+}
+
+void Executor::Impl::take(Point const& event) {
+    see(event.usage);
+    for (ValueId const id : event.sole) {
+        Value* const value = values_.find(id);
+        if (value == nullptr || value->sole || value->orphan) {
+            continue;
+        }
+        values_.alter(id, *value, [](Value& v) { v.sole = true; });
+        if (value->choice.advice == Advice::at_once && value->away == Away::none) {
+            (void)start_store(id);
+        }
+    }
+    if (!in_backward_) {
+        store_ahead();
+    }
+}
+
+void Executor::Impl::take(Need const& event) {
+    see(event.usage);
+    in_backward_ = true;
+    Value* const value = values_.find(event.value);
+    SPILLWAY_ASSERT(value != nullptr && !value->orphan, "backward needs a value that lives");
+    if (value->device == OnDevice::none) {
+        std::int64_t const over = options_.device_bytes == 0
+                                      ? 0
+                                      : used_bytes_ + value->size_bytes - options_.device_bytes;
+        if (over > 0) {
+            (void)make_room(over);
+        }
+        start_load(event.value, *value, false);
+    }
+    if (value->device == OnDevice::returning) {
+        say_wait(value->load_fence);
+        say(CommandKind::bind, Lane::compute, event.value).after = {value->load_fence};
+    }
+    values_.alter(event.value, *value, [&](Value& v) {
+        v.device = OnDevice::held;
+        v.sole = false;
+        v.fetched = true;
+        v.distance = distance_by_age(event.value);
+    });
+    read_ahead();
+}
+
+void Executor::Impl::take(BackwardOrder const& event) {
+    ordered_ = true;
+    std::int64_t rank = kOrderedFirst;
+    for (ValueId const id : event.values) {
+        Value* const value = values_.find(id);
+        if (value != nullptr) {
+            values_.alter(id, *value, [&](Value& v) {
+                v.distance = rank++;
+                v.fetched = false;
+            });
+        }
+    }
+}
+
+void Executor::Impl::take(Short const& event) {
+    see(event.usage);
+    floor_.will_rise(event.size_bytes);
+    std::int64_t const missing = used_bytes_ + event.size_bytes - options_.device_bytes;
+    std::int64_t const freed = make_room(missing);
+    if (freed < missing) {
+        refuse(event, freed);
+    }
+}
+
+void Executor::Impl::take(Dropped const& event) {
+    Value* const value = values_.find(event.value);
+    if (value == nullptr) {
+        return;
+    }
+    bool const storing = value->away == Away::storing;
+    bool const loading = !value->load_ended;
+    if (storing || loading) {
+        values_.alter(event.value, *value, [](Value& v) { v.orphan = true; });
+        return;
+    }
+    end_orphan(event.value, *value);
+}
+
+void Executor::Impl::take(Finished const& event) {
+    auto const at = flights_.find(event.command);
+    if (at == flights_.end()) {
+        return;
+    }
+    Flight const flight = at->second;
+    flights_.erase(at);
+    Value* const value = values_.find(flight.value);
+    if (value == nullptr) {
+        return;
+    }
+    if (flight.work == Work::store) {
+        values_.alter(flight.value, *value, [](Value& v) { v.away = Away::stored; });
+        if (value->orphan) {
+            end_orphan(flight.value, *value);
+        }
+    } else if (flight.work == Work::load && value->load_fence == event.command) {
+        load_ended(flight.value, *value, true);
+    }
+}
+
+void Executor::Impl::take(Failed const& event) {
+    auto const at = flights_.find(event.command);
+    if (at == flights_.end()) {
+        return;
+    }
+    Flight const flight = at->second;
+    flights_.erase(at);
+    Value* const value = values_.find(flight.value);
+    if (value == nullptr) {
+        return;
+    }
+    switch (flight.work) {
+        case Work::reserve_away:
+            away_refused(*value, event);
+            return;
+        case Work::store:
+            store_failed(flight.value, *value, event);
+            return;
+        case Work::load:
+            if (value->load_fence == event.command) {
+                load_ended(flight.value, *value, false);
+            }
+            return;
+        case Work::drop:
+            values_.alter(flight.value, *value, [](Value& v) {
+                v.device = OnDevice::held;
+                v.sole = true;
+            });
+            return;
+        case Work::reserve_device:
+            return;  // its load fails with it
+    }
+}
+
+}  // namespace spillway

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The executor: a pure state machine. Program events choose, completions only open gates, so the
+// commands of a run are a function of its event log. No clock, no thread, no I/O.
+#pragma once
+
+#include "base/result.h"
+#include "executor/command.h"
+#include "executor/event.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spillway {
+
+enum class ChooserKind : std::uint8_t {
+    online,    ///< values leave when the budget asks, those needed last first; needs no plan
+    keep_all,  ///< moves nothing, ever
+    planned,   ///< reads the plan; what the plan does not know goes to `online`
+};
+
+[[nodiscard]] std::string_view name_of(ChooserKind kind);
+[[nodiscard]] Result<ChooserKind> parse_chooser(std::string_view name);
+
+/// Budgets in bytes. A device limit of 0 is no limit; an away pool of 0 does not exist.
+struct ExecutorOptions {
+    ChooserKind chooser = ChooserKind::online;
+    std::int64_t device_bytes = 0;
+    std::int64_t host_bytes = 0;
+    std::int64_t nvme_bytes = 0;
+
+    bool operator==(ExecutorOptions const&) const = default;
+};
+
+/// What the ledger says now, for reports and tests.
+struct LedgerView {
+    std::int64_t held_bytes = 0;  ///< device bytes of saved values, returning ones included
+    std::int64_t leaving_bytes =
+        0;  ///< of these: stored or being stored, so that a drop frees them
+    std::array<std::int64_t, kPools> reserved_bytes{};  ///< away pools
+    std::int64_t live_values = 0;
+
+    bool operator==(LedgerView const&) const = default;
+};
+
+/// Note [What the executor promises]
+///  1. A `need` is answered by commands after which the value is on the device, or by `raise`.
+///  2. A `short` is answered by commands that free at least the missing bytes, or by `raise`.
+///  3. A value's device bytes are dropped only after its store's fence; its block is released only
+///     after the last command that uses it has ended and the value was `Dropped`.
+///  4. Optional loads never eat the demand reserve (the largest coming floor seen so far).
+///  5. Under any plan, also an empty or a random one, 1 to 4 hold.
+///
+/// Thread  not thread-safe: the session's one mutex guards it
+/// Order   replies are executed in order; commands of different lanes overlap unless `after` says
+///         otherwise
+class Executor {
+  public:
+    explicit Executor(ExecutorOptions const& options);
+    ~Executor();
+    Executor(Executor const&) = delete;
+    Executor& operator=(Executor const&) = delete;
+
+    /// Takes one event and returns the commands that answer it, in order.
+    [[nodiscard]] std::vector<Command> on(Event const& event);
+
+    [[nodiscard]] LedgerView ledger() const;
+    [[nodiscard]] ExecutorOptions const& options() const;
+
+  private:
+    class Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The ledger: what each pool outside the device has promised, and how high the device's floor (all
+// that no chooser controls) has been. Only here are bytes granted.
+#pragma once
+
+#include "base/assert.h"
+#include "base/place.h"
+#include "executor/event.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace spillway {
+
+/// Room in the away pools. A grant is whole or not at all.
+class Ledger {
+  public:
+    Ledger(std::int64_t host_bytes, std::int64_t nvme_bytes)
+        : capacity_bytes_{0, host_bytes, nvme_bytes} {}
+
+    /// Grants `size_bytes` of `pool`, or says no.
+    [[nodiscard]] bool take(Pool pool, std::int64_t size_bytes) {
+        std::int64_t& used = used_bytes_[at(pool)];
+        if (used + size_bytes > capacity_bytes_[at(pool)]) {
+            return false;
+        }
+        used += size_bytes;
+        return true;
+    }
+    void give(Pool pool, std::int64_t size_bytes) {
+        used_bytes_[at(pool)] -= size_bytes;
+        SPILLWAY_ASSERT(used_bytes_[at(pool)] >= 0, "a pool gets back only what it gave");
+    }
+    /// The place is fuller than its budget says: nothing more than what is there goes in.
+    void close(Pool pool) { capacity_bytes_[at(pool)] = used_bytes_[at(pool)]; }
+
+    [[nodiscard]] bool exists(Pool pool) const { return capacity_bytes_[at(pool)] > 0; }
+    [[nodiscard]] std::array<std::int64_t, kPools> const& used_bytes() const { return used_bytes_; }
+
+  private:
+    static constexpr std::size_t at(Pool pool) { return static_cast<std::size_t>(pool); }
+    std::array<std::int64_t, kPools> capacity_bytes_;
+    std::array<std::int64_t, kPools> used_bytes_{};
+};
+
+/// The device's floor now and its highest point in this and the last step. The demand reserve is
+/// how far it may still rise: optional loads leave that much room.
+class Floor {
+  public:
+    /// `held_bytes`: saved values' bytes now; `held_before_bytes`: when the last event was
+    /// answered.
+    void see(Usage const& usage, std::int64_t held_bytes, std::int64_t held_before_bytes) {
+        now_bytes_ = std::max<std::int64_t>(0, usage.used_bytes - held_bytes);
+        peak_bytes_ = std::max({peak_bytes_, usage.peak_bytes - held_before_bytes, now_bytes_});
+    }
+    /// An allocation of `size_bytes` will rise on top of the floor.
+    void will_rise(std::int64_t size_bytes) {
+        peak_bytes_ = std::max(peak_bytes_, now_bytes_ + size_bytes);
+    }
+    void begin_step() {
+        last_peak_bytes_ = peak_bytes_;
+        peak_bytes_ = now_bytes_;
+    }
+    [[nodiscard]] std::int64_t may_rise_bytes() const {
+        return std::max<std::int64_t>(0, std::max(peak_bytes_, last_peak_bytes_) - now_bytes_);
+    }
+    [[nodiscard]] std::int64_t now_bytes() const { return now_bytes_; }
+
+  private:
+    std::int64_t now_bytes_ = 0;
+    std::int64_t peak_bytes_ = 0;
+    std::int64_t last_peak_bytes_ = 0;
+};
+
+}  // namespace spillway

@@ -1,0 +1,289 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The executor's moves: what leaves, what comes back, how room is made.
+
+#include "base/units.h"
+#include "executor/decisions.h"
+
+#include <algorithm>
+#include <string>
+
+namespace spillway {
+
+namespace {
+
+/// Stores start this share of the limit before room is needed, so that a drop finds them ended:
+/// at the disk's rate an eighth of the limit is written in the time that forward makes it.
+constexpr std::int64_t kStoreAheadShare = 8;
+
+/// Read-ahead leaves this share of the limit beside the demand reserve, for what no step showed.
+constexpr std::int64_t kReadAheadShare = 64;
+
+constexpr Lane store_lane(Pool pool) {
+    return pool == Pool::host ? Lane::copy_out : Lane::nvme_write;
+}
+constexpr Lane load_lane(Pool pool) {
+    return pool == Pool::host ? Lane::copy_in : Lane::nvme_read;
+}
+
+}  // namespace
+
+/// Starts stores, those needed last first, until what can be dropped covers the headroom.
+void Executor::Impl::store_ahead() {
+    if (options_.device_bytes == 0) {
+        return;
+    }
+    std::int64_t const headroom =
+        std::max(options_.device_bytes / kStoreAheadShare, floor_.may_rise_bytes());
+    std::int64_t const target = options_.device_bytes - headroom;
+    while (floor_.now_bytes() + values_.held_bytes() - values_.droppable_bytes() > target &&
+           !values_.storable().empty()) {
+        if (!start_store(values_.storable().rbegin()->second)) {
+            return;
+        }
+    }
+}
+
+/// Reserves room in the first pool that has it and starts the store. False when none has.
+bool Executor::Impl::start_store(ValueId id) {
+    Value* const value = values_.find(id);
+    for (Pool const pool : kAwayPools) {
+        if (pool < value->choice.pool || !ledger_.take(pool, value->size_bytes)) {
+            continue;
+        }
+        BlockId const block{next_block_++};
+        Command& reserve = say(CommandKind::reserve, store_lane(pool), id);
+        reserve.block = block;
+        reserve.pool = pool;
+        reserve.size_bytes = value->size_bytes;
+        CommandId const reserved = reserve.id;
+        flights_[reserved] = {Work::reserve_away, id};
+        Command& store = say(CommandKind::store, store_lane(pool), id);
+        store.block = block;
+        store.pool = pool;
+        store.size_bytes = value->size_bytes;
+        store.after = {reserved};
+        flights_[store.id] = {Work::store, id};
+        values_.alter(id, *value, [&](Value& v) {
+            v.away = Away::storing;
+            v.block = block;
+            v.pool = pool;
+            v.store_fence = store.id;
+        });
+        return true;
+    }
+    return false;
+}
+
+/// Reserves device room for an absent value and starts its load.
+void Executor::Impl::start_load(ValueId id, Value& value, bool optional) {
+    Command& reserve = say(CommandKind::reserve, load_lane(value.pool), id);
+    reserve.pool = Pool::device;
+    reserve.size_bytes = value.size_bytes;
+    reserve.optional = optional;
+    CommandId const reserved = reserve.id;
+    flights_[reserved] = {Work::reserve_device, id};
+    Command& load = say(CommandKind::load, load_lane(value.pool), id);
+    load.block = value.block;
+    load.pool = value.pool;
+    load.size_bytes = value.size_bytes;
+    load.after = {reserved};
+    if (value.away == Away::storing) {
+        load.after.push_back(value.store_fence);
+    }
+    CommandId const fence = load.id;
+    flights_[fence] = {Work::load, id};
+    used_bytes_ += value.size_bytes;
+    values_.alter(id, value, [&](Value& v) {
+        v.device = OnDevice::returning;
+        v.load_fence = fence;
+        v.load_ended = false;
+    });
+}
+
+/// In backward: brings back what is needed next, as far as the demand reserve stays free.
+void Executor::Impl::read_ahead() {
+    if (options_.device_bytes == 0) {
+        return;
+    }
+    std::int64_t const limit =
+        options_.device_bytes -
+        std::max(floor_.may_rise_bytes(), options_.device_bytes / kReadAheadShare);
+    std::vector<ValueId> wanted;
+    std::int64_t used = used_bytes_;
+    for (auto const& [distance, id] : values_.absent()) {
+        Value const& value = *values_.find(id);
+        if (ordered_ && distance > kOrderedEnd) {
+            break;
+        }
+        if (value.fetched) {
+            continue;
+        }
+        used += value.size_bytes;
+        if (used > limit) {
+            break;
+        }
+        wanted.push_back(id);
+    }
+    for (ValueId const id : wanted) {
+        start_load(id, *values_.find(id), true);
+    }
+}
+
+/// Lets go of the device bytes of a value that has a copy: [wait, drop], or for a value on its way
+/// back [wait, release].
+void Executor::Impl::drop(ValueId id) {
+    Value* const value = values_.find(id);
+    if (value->device == OnDevice::returning) {
+        say_wait(value->load_fence);
+        Command& release = say(CommandKind::release, Lane::compute, id);
+        release.pool = Pool::device;
+        release.size_bytes = value->size_bytes;
+    } else {
+        say_wait(value->store_fence);
+        Command& gone = say(CommandKind::drop, Lane::compute, id);
+        gone.size_bytes = value->size_bytes;
+        gone.after = {value->store_fence};
+        flights_[gone.id] = {Work::drop, id};
+    }
+    used_bytes_ -= value->size_bytes;
+    values_.alter(id, *value, [](Value& v) { v.device = OnDevice::none; });
+}
+
+/// Builds the commands that free at least `missing_bytes`; returns what they free.
+std::int64_t Executor::Impl::make_room(std::int64_t missing_bytes) {
+    std::int64_t freed = drop_from(missing_bytes);
+    freed += wait_for_orphans(missing_bytes - freed);
+    freed += store_and_drop(missing_bytes - freed, false);
+    freed += store_and_drop(missing_bytes - freed, true);
+    return freed;
+}
+
+std::int64_t Executor::Impl::drop_from(std::int64_t missing_bytes) {
+    std::int64_t freed = 0;
+    while (freed < missing_bytes && !values_.droppable().empty()) {
+        ValueId const id = values_.droppable().rbegin()->second;
+        freed += values_.find(id)->size_bytes;
+        drop(id);
+    }
+    return freed;
+}
+
+std::int64_t Executor::Impl::wait_for_orphans(std::int64_t missing_bytes) {
+    std::int64_t freed = 0;
+    for (auto const& [distance, id] : values_.orphans()) {
+        if (freed >= missing_bytes) {
+            break;
+        }
+        Value const& value = *values_.find(id);
+        say_wait(value.away == Away::storing ? value.store_fence : value.load_fence);
+        freed += value.device == OnDevice::none ? 0 : value.size_bytes;
+    }
+    return freed;
+}
+
+std::int64_t Executor::Impl::store_and_drop(std::int64_t missing_bytes, bool last_resort) {
+    std::vector<ValueId> leaving;
+    std::int64_t freed = 0;
+    ValueTable::Order const& from = last_resort ? values_.last_resort() : values_.storable();
+    while (freed < missing_bytes && !from.empty()) {
+        ValueId const id = from.rbegin()->second;
+        if (!start_store(id)) {
+            break;
+        }
+        freed += values_.find(id)->size_bytes;
+        leaving.push_back(id);
+    }
+    for (ValueId const id : leaving) {
+        drop(id);
+    }
+    return freed;
+}
+
+/// Nothing eligible is left: the reply is one `raise`, and what was started for room stays done.
+void Executor::Impl::refuse(Short const& event, std::int64_t freed_bytes) {
+    std::int64_t const needed = event.usage.used_bytes - freed_bytes + event.size_bytes;
+    std::string reason;
+    if (options_.chooser == ChooserKind::keep_all) {
+        reason = "policy keep_all moves nothing";
+    } else if (!ledger_.exists(Pool::host) && !ledger_.exists(Pool::nvme)) {
+        reason = "there is no host or NVMe budget to move anything to";
+    } else if (!values_.storable().empty() || !values_.last_resort().empty()) {
+        reason = "the host and NVMe budgets are full";
+    } else {
+        reason = "nothing else can leave";
+    }
+    say(CommandKind::raise, Lane::compute).text =
+        "asked for " + format_size(event.size_bytes) + " with " +
+        format_size(event.usage.used_bytes) + " of " + format_size(options_.device_bytes) +
+        " in use; at least " + format_size(needed) + " are needed here, " + std::to_string(needed) +
+        " bytes, and " + reason;
+}
+
+void Executor::Impl::release_block(Value const& value) {
+    if (value.away == Away::none) {
+        return;
+    }
+    Command& release = say(CommandKind::release, store_lane(value.pool));
+    release.block = value.block;
+    release.pool = value.pool;
+    release.size_bytes = value.size_bytes;
+    ledger_.give(value.pool, value.size_bytes);
+}
+
+/// A value that nothing refers to: gives back its block and, on its way back, its device room.
+void Executor::Impl::end_orphan(ValueId id, Value& value) {
+    if (value.away == Away::storing || !value.load_ended) {
+        return;
+    }
+    if (value.device == OnDevice::returning) {
+        Command& release = say(CommandKind::release, Lane::compute, id);
+        release.pool = Pool::device;
+        release.size_bytes = value.size_bytes;
+    }
+    release_block(value);
+    values_.erase(id);
+}
+
+void Executor::Impl::away_refused(Value const& value, Failed const& event) {
+    ledger_.close(value.pool);
+    if (told_full_.insert(value.pool).second) {
+        say(CommandKind::note, Lane::compute).text =
+            "the " + std::string(name_of(value.pool)) + " tier takes no more (" + event.why +
+            "); what does not fit elsewhere stays on the device";
+    }
+}
+
+void Executor::Impl::store_failed(ValueId id, Value& value, Failed const& event) {
+    away_refused(value, event);
+    release_block(value);
+    values_.alter(id, value, [](Value& v) {
+        v.away = Away::none;
+        v.block = {};
+    });
+    if (value.orphan) {
+        end_orphan(id, value);
+    }
+}
+
+void Executor::Impl::load_ended(ValueId id, Value& value, bool well) {
+    bool const has_room = value.device != OnDevice::none;
+    values_.alter(id, value, [&](Value& v) {
+        v.load_ended = true;
+        if (!well && !v.orphan) {
+            v.device = OnDevice::none;
+        }
+    });
+    if (value.orphan) {
+        end_orphan(id, value);
+        return;
+    }
+    if (!well && has_room) {
+        Command& release = say(CommandKind::release, Lane::compute, id);
+        release.pool = Pool::device;
+        release.size_bytes = value.size_bytes;
+    }
+}
+
+}  // namespace spillway

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "executor/value_table.h"
+
+#include "base/assert.h"
+
+namespace spillway {
+
+Value& ValueTable::add(ValueId id, Value value) {
+    auto const [at, is_new] = values_.emplace(id, value);
+    SPILLWAY_ASSERT(is_new, "a value is saved once");
+    file(id, at->second);
+    return at->second;
+}
+
+Value* ValueTable::find(ValueId id) {
+    auto const at = values_.find(id);
+    return at == values_.end() ? nullptr : &at->second;
+}
+
+void ValueTable::erase(ValueId id) {
+    auto const at = values_.find(id);
+    SPILLWAY_ASSERT(at != values_.end(), "only live values end");
+    take_out(id, at->second);
+    values_.erase(at);
+}
+
+ValueTable::Order* ValueTable::view_of(Value const& value) {
+    if (value.orphan) {
+        return &orphans_;
+    }
+    if (value.device == OnDevice::none) {
+        return value.away == Away::none ? nullptr : &absent_;
+    }
+    if (value.device == OnDevice::returning) {
+        return &droppable_;
+    }
+    if (!value.sole) {
+        return nullptr;
+    }
+    if (value.away != Away::none) {
+        return &droppable_;
+    }
+    switch (value.choice.advice) {
+        case Advice::never:
+            return nullptr;
+        case Advice::last_resort:
+            return &last_resort_;
+        case Advice::when_asked:
+        case Advice::at_once:
+            return &storable_;
+    }
+    return nullptr;
+}
+
+void ValueTable::take_out(ValueId id, Value const& value) {
+    Order* const view = view_of(value);
+    if (view != nullptr) {
+        view->erase({value.distance, id});
+    }
+    if (view == &droppable_) {
+        droppable_bytes_ -= value.size_bytes;
+    }
+    if (value.device != OnDevice::none) {
+        held_bytes_ -= value.size_bytes;
+    }
+}
+
+void ValueTable::file(ValueId id, Value const& value) {
+    Order* const view = view_of(value);
+    if (view != nullptr) {
+        view->insert({value.distance, id});
+    }
+    if (view == &droppable_) {
+        droppable_bytes_ += value.size_bytes;
+    }
+    if (value.device != OnDevice::none) {
+        held_bytes_ += value.size_bytes;
+    }
+}
+
+}  // namespace spillway

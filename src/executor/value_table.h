@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The live values, and which of them can be stored, dropped or loaded, each ordered by next use.
+#pragma once
+
+#include "base/ids.h"
+#include "base/place.h"
+#include "executor/chooser.h"
+
+#include <cstdint>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+namespace spillway {
+
+enum class OnDevice : std::uint8_t {
+    none,
+    returning,  ///< room reserved and load issued, not yet bound
+    held,       ///< a storage holds it
+};
+
+enum class Away : std::uint8_t { none, storing, stored };
+
+/// One saved value. `distance` orders by next use: larger is needed later.
+struct Value {
+    std::int64_t size_bytes = 0;
+    std::int64_t distance = 0;
+    Choice choice;
+    OnDevice device = OnDevice::held;
+    Away away = Away::none;
+    BlockId block{};
+    Pool pool = Pool::host;
+    CommandId store_fence{};
+    CommandId load_fence{};
+    bool load_ended = true;
+    bool sole = false;     ///< dropping it gives its bytes back
+    bool orphan = false;   ///< nothing refers to it; it waits for its copies in flight
+    bool fetched = false;  ///< backward had it; not read ahead again
+};
+
+/// Values by id, and four ordered views that `refile` keeps in step with their states.
+class ValueTable {
+  public:
+    using Key = std::pair<std::int64_t, ValueId>;  ///< (distance, id)
+    using Order = std::set<Key>;
+
+    Value& add(ValueId id, Value value);
+    [[nodiscard]] Value* find(ValueId id);
+    void erase(ValueId id);
+
+    /// Takes the value out of the views, lets `change` alter it, and files it where it belongs.
+    template <typename Change>
+    void alter(ValueId id, Value& value, Change&& change) {
+        take_out(id, value);
+        std::forward<Change>(change)(value);
+        file(id, value);
+    }
+
+    /// Held, sole, without a copy: may be stored when asked.
+    [[nodiscard]] Order const& storable() const { return storable_; }
+    /// As storable, but only before an allocation fails.
+    [[nodiscard]] Order const& last_resort() const { return last_resort_; }
+    /// On the device with a copy under way or away: can be dropped (or, returning, cancelled).
+    [[nodiscard]] Order const& droppable() const { return droppable_; }
+    /// Only away.
+    [[nodiscard]] Order const& absent() const { return absent_; }
+    /// Unreferred values whose copies are in flight.
+    [[nodiscard]] Order const& orphans() const { return orphans_; }
+
+    [[nodiscard]] std::int64_t held_bytes() const { return held_bytes_; }
+    [[nodiscard]] std::int64_t droppable_bytes() const { return droppable_bytes_; }
+    [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(values_.size()); }
+
+  private:
+    [[nodiscard]] Order* view_of(Value const& value);
+    void take_out(ValueId id, Value const& value);
+    void file(ValueId id, Value const& value);
+
+    std::unordered_map<ValueId, Value> values_;
+    Order storable_;
+    Order last_resort_;
+    Order droppable_;
+    Order absent_;
+    Order orphans_;
+    std::int64_t held_bytes_ = 0;
+    std::int64_t droppable_bytes_ = 0;
+};
+
+}  // namespace spillway
