@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The CPU as a device: bytes from an arena; what is put on a stream is done on return, so every
+// event has passed as soon as it is recorded.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "mover/arena.h"
+#include "mover/device.h"
+
+namespace spillway {
+
+class CpuDevice final : public Device {
+  public:
+    /// `arena` is shared with whoever allocates for the program's own tensors.
+    explicit CpuDevice(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {}
+
+    /// A device over an arena of its own.
+    ///
+    /// Fails   as Arena::open
+    [[nodiscard]] static Result<std::shared_ptr<CpuDevice>> open(ArenaOptions options);
+
+    [[nodiscard]] Arena& arena() { return *arena_; }
+
+    [[nodiscard]] void* try_allocate(std::int64_t size_bytes) noexcept override;
+    void free(void* block) noexcept override;
+    [[nodiscard]] std::int64_t rounded(std::int64_t size_bytes) const override;
+    [[nodiscard]] bool owns(void const* address) const noexcept override;
+    [[nodiscard]] std::int64_t size_of(void const* block) const override;
+    [[nodiscard]] DeviceUsage usage() const override;
+    [[nodiscard]] std::int64_t take_peak() override;
+    [[nodiscard]] std::int64_t limit_bytes() const override;
+
+    [[nodiscard]] StreamId compute_stream() const override { return {0}; }
+    [[nodiscard]] StreamId copy_out_stream() const override { return {1}; }
+    [[nodiscard]] StreamId copy_in_stream() const override { return {2}; }
+    [[nodiscard]] EventId record(StreamId) override { return {0}; }
+    void wait(StreamId, EventId) override {}
+    [[nodiscard]] bool passed(EventId) override { return true; }
+    void synchronize(EventId) override {}
+    void call_when_passed(EventId, std::function<void()> then) override { then(); }
+    void copy(void* to, void const* from, std::int64_t size_bytes, StreamId stream) override;
+
+  private:
+    std::shared_ptr<Arena> arena_;  ///< the second owner is the allocator of the driver
+};
+
+}  // namespace spillway

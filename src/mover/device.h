@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What the runtime needs of a device: bytes under a limit, streams that do work in order, events
+// that say how far a stream has come, and copies.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "base/ids.h"
+
+namespace spillway {
+
+using StreamId = Id<struct StreamTag>;  ///< a queue of the device's own; work on it runs in order
+using EventId = Id<struct EventTag>;    ///< a position on a stream; nobody has to release it
+
+/// The device pool in bytes, as its allocator rounds.
+struct DeviceUsage {
+    std::int64_t used_bytes = 0;           ///< in live blocks
+    std::int64_t peak_bytes = 0;           ///< the most ever in use
+    std::int64_t resident_bytes = 0;       ///< taken from the system: used, and free but kept
+    std::int64_t resident_peak_bytes = 0;  ///< the most of it
+    std::int64_t allocations = 0;          ///< live blocks
+
+    bool operator==(DeviceUsage const&) const = default;
+};
+
+/// Thread  every function may be called from any thread
+class Device {
+  public:
+    Device() = default;
+    Device(Device const&) = delete;
+    Device& operator=(Device const&) = delete;
+    virtual ~Device() = default;
+
+    /// A block of `rounded(size_bytes)` bytes, or nullptr when it does not fit under the limit.
+    /// Never waits. Succeeds whenever used + rounded(size_bytes) <= limit.
+    [[nodiscard]] virtual void* try_allocate(std::int64_t size_bytes) noexcept = 0;
+    virtual void free(void* block) noexcept = 0;
+    [[nodiscard]] virtual std::int64_t rounded(std::int64_t size_bytes) const = 0;
+    [[nodiscard]] virtual bool owns(void const* address) const noexcept = 0;
+    /// The rounded size of a live block, named by its first byte (checked).
+    [[nodiscard]] virtual std::int64_t size_of(void const* block) const = 0;
+
+    [[nodiscard]] virtual DeviceUsage usage() const = 0;
+    /// The most in use since the last call; starts again from what is in use now.
+    [[nodiscard]] virtual std::int64_t take_peak() = 0;
+    /// 0: there is none.
+    [[nodiscard]] virtual std::int64_t limit_bytes() const = 0;
+
+    [[nodiscard]] virtual StreamId compute_stream() const = 0;
+    [[nodiscard]] virtual StreamId copy_out_stream() const = 0;
+    [[nodiscard]] virtual StreamId copy_in_stream() const = 0;
+
+    /// The position after all work enqueued on `stream` so far.
+    [[nodiscard]] virtual EventId record(StreamId stream) = 0;
+    /// What is enqueued on `stream` from now on starts after `event`. Returns at once.
+    virtual void wait(StreamId stream, EventId event) = 0;
+    [[nodiscard]] virtual bool passed(EventId event) = 0;
+    /// The calling thread waits until `event` has passed.
+    virtual void synchronize(EventId event) = 0;
+    /// Calls `then` once `event` has passed: at once, on the caller, where it has; else on a thread
+    /// of the device. It must be quick, must not wait and must not throw.
+    virtual void call_when_passed(EventId event, std::function<void()> then) = 0;
+
+    /// Enqueues a copy of `size_bytes` on `stream`.
+    ///
+    /// Order   both spans stay alive until the stream has passed the copy
+    virtual void copy(
+        void* to, void const* from, std::int64_t size_bytes, StreamId stream
+    ) = 0;
+};
+
+}  // namespace spillway
