@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The host tier where no accelerator needs pinned memory: one page-aligned arena of exact size.
+// Copies run on a thread of the tier's own, so that it behaves as asynchronously as others do.
+#pragma once
+
+#include "tier/extent_pool.h"
+#include "tier/slot_table.h"
+#include "tier/tier.h"
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace spillway {
+
+/// Blocks in one mapped arena; pages become resident when they are first written.
+class HostTier final : public Tier {
+  public:
+    /// Fails   Errc::bad_argument (no capacity), Errc::out_of_memory
+    [[nodiscard]] static Result<std::unique_ptr<Tier>> open(std::int64_t capacity_bytes);
+    ~HostTier() override;
+
+    [[nodiscard]] std::string name() const override { return "host"; }
+    [[nodiscard]] std::int64_t alignment() const override { return 1; }
+    [[nodiscard]] std::int64_t capacity_bytes() const override { return pool_.capacity_bytes(); }
+
+    void store(Reservation const& room, std::span<std::byte const> from, TierDone done) override;
+    void load(Reservation const& room, std::span<std::byte> to, TierDone done) override;
+
+    [[nodiscard]] Result<void> damage(
+        Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
+    ) override;
+    [[nodiscard]] TierCounters counters() const override { return slots_.counters(); }
+
+  private:
+    struct Copy {
+        Direction way = Direction::store;
+        std::int64_t slot_number = -1;
+        Slot* slot = nullptr;
+        std::span<std::byte const> from;  ///< of a store
+        std::span<std::byte> to;          ///< of a load
+        TierDone done;
+    };
+
+    HostTier(std::byte* arena, std::int64_t capacity_bytes);
+    [[nodiscard]] Result<std::int64_t> take_slot(std::int64_t size_bytes) override;
+    void give_slot_back(std::int64_t slot) noexcept override;
+    void enqueue(Copy copy);
+    void run_copies();
+    void run_copy(Copy copy);
+
+    std::byte* const arena_;
+    SlotTable slots_;
+
+    mutable std::mutex pool_guard_;
+    ExtentPool pool_;
+
+    std::mutex guard_;  ///< of `copies_` and `stopping_`
+    std::condition_variable changed_;
+    std::deque<Copy> copies_;
+    bool stopping_ = false;
+    std::thread worker_;  ///< last: it uses all of the above
+};
+
+}  // namespace spillway

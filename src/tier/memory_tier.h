@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A tier of plain heap memory, done before the call returns: for tests, and the simplest example.
+#pragma once
+
+#include "tier/slot_table.h"
+#include "tier/tier.h"
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+namespace spillway {
+
+/// Blocks on the heap, bound by a capacity; `done` runs on the caller before the call returns.
+class MemoryTier final : public Tier {
+  public:
+    explicit MemoryTier(std::int64_t capacity_bytes) : capacity_bytes_(capacity_bytes) {}
+    ~MemoryTier() override;
+
+    [[nodiscard]] std::string name() const override { return "memory"; }
+    [[nodiscard]] std::int64_t alignment() const override { return 1; }
+    [[nodiscard]] std::int64_t capacity_bytes() const override { return capacity_bytes_; }
+
+    void store(Reservation const& room, std::span<std::byte const> from, TierDone done) override;
+    void load(Reservation const& room, std::span<std::byte> to, TierDone done) override;
+
+    [[nodiscard]] Result<void> damage(
+        Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
+    ) override;
+    [[nodiscard]] TierCounters counters() const override { return slots_.counters(); }
+
+  private:
+    [[nodiscard]] Result<std::int64_t> take_slot(std::int64_t size_bytes) override;
+    void give_slot_back(std::int64_t slot) noexcept override;
+    [[nodiscard]] std::byte* bytes_of(std::int64_t slot);
+
+    std::int64_t const capacity_bytes_;
+    SlotTable slots_;
+    std::mutex guard_;  ///< of what follows
+    std::int64_t used_bytes_ = 0;
+    std::unordered_map<std::int64_t, std::unique_ptr<std::byte[]>> blocks_;
+};
+
+}  // namespace spillway

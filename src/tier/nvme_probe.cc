@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tier/nvme_probe.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+namespace spillway {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kMeasureNs = 35'000'000;  // each way of each shape
+constexpr std::int64_t kProbeNs = 450'000'000;   // all of it; a slow disk sees fewer shapes
+constexpr double kClearlyBetter = 1.10;          // two runs of one shape differ by less
+
+std::int64_t ns_since(Clock::time_point start) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
+}
+
+/// Incompressible enough that no drive takes a short cut.
+void fill_with_noise(AlignedBuffer const& buffer) {
+    std::uint64_t state = 0x9e3779b97f4a7c15U;
+    for (std::int64_t i = 0; i < buffer.size_bytes(); i += 8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        std::memcpy(buffer.data() + i, &state, sizeof state);
+    }
+}
+
+struct Run {
+    Ring& ring;
+    BlockFile const& file;
+    AlignedBuffer const& block;
+    std::int64_t next_offset = 0;
+    int in_flight = 0;
+
+    void issue(Direction way) {
+        if (next_offset + block.size_bytes() > file.size_bytes()) {
+            next_offset = 0;
+        }
+        SPILLWAY_ASSERT(
+            ring.add(
+                {.way = way,
+                 .memory = block.data(),
+                 .size_bytes = block.size_bytes(),
+                 .file_offset = next_offset,
+                 .tag = &ring}
+            ),
+            "the ring holds the queue depth"
+        );
+        next_offset += block.size_bytes();
+        ++in_flight;
+    }
+};
+
+/// Bytes a second, with `queue_depth` in flight until `budget_ns` is over.
+Result<double> rate_of(Run run, Direction way, int queue_depth, std::int64_t budget_ns) {
+    Clock::time_point const start = Clock::now();
+    std::int64_t moved = 0;
+    int failure = 0;
+    for (int i = 0; i < queue_depth; ++i) {
+        run.issue(way);
+    }
+    while (run.in_flight > 0) {
+        run.ring.submit(true);
+        while (std::optional<Ring::Completion> const ended = run.ring.pop()) {
+            --run.in_flight;
+            failure = ended->result <= 0 ? std::max(1, -ended->result) : failure;
+            moved += std::max(0, ended->result);
+            if (failure == 0 && ns_since(start) < budget_ns) {
+                run.issue(way);
+            }
+        }
+    }
+    if (failure != 0) {
+        return system_error("the probe's I/O failed", failure, run.file.label());
+    }
+    return static_cast<double>(moved) * 1e9 / static_cast<double>(ns_since(start));
+}
+
+/// Bytes a second of a byte that is written and read once: what a moved block sees.
+double round_trip_rate(IoRates const& rates) {
+    return 1.0 / (1.0 / rates.write_bytes_per_s + 1.0 / rates.read_bytes_per_s);
+}
+
+}  // namespace
+
+Result<IoRates> measure_io(BlockFile const& file, IoShape shape, std::int64_t budget_ns) {
+    if (file.size_bytes() < shape.block_bytes) {
+        return Error{Errc::bad_argument, "the file is too short to measure", file.label()};
+    }
+    Result<std::unique_ptr<Ring>> ring = Ring::make(file.fd(), shape.queue_depth);
+    if (!ring.ok()) {
+        return ring.error();
+    }
+    Result<AlignedBuffer> block = AlignedBuffer::make(shape.block_bytes);
+    if (!block.ok()) {
+        return block.error();
+    }
+    fill_with_noise(*block);
+    Run const run{.ring = **ring, .file = file, .block = *block};
+    Result<double> const write = rate_of(run, Direction::store, shape.queue_depth, budget_ns);
+    if (!write.ok()) {
+        return write.error();
+    }
+    Result<double> const read = rate_of(run, Direction::load, shape.queue_depth, budget_ns);
+    if (!read.ok()) {
+        return read.error();
+    }
+    return IoRates{*write, *read};
+}
+
+IoShape probe_io(BlockFile const& file) {
+    constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+    Clock::time_point const start = Clock::now();
+    IoShape best;
+    double best_rate = 0;
+    auto const attempt = [&](IoShape shape) {
+        if (ns_since(start) + 2 * kMeasureNs > kProbeNs || shape == best) {
+            return;
+        }
+        Result<IoRates> const rates = measure_io(file, shape, kMeasureNs);
+        if (rates.ok() && round_trip_rate(*rates) > best_rate * kClearlyBetter) {
+            best = shape;
+            best_rate = round_trip_rate(*rates);
+        }
+    };
+    Result<IoRates> const usual = measure_io(file, best, kMeasureNs);
+    if (!usual.ok()) {
+        return best;
+    }
+    best_rate = round_trip_rate(*usual);
+    for (int const depth : {8, 32}) {
+        attempt({best.block_bytes, depth});
+    }
+    for (std::int64_t const block_bytes : {kMiB / 2, 2 * kMiB}) {
+        attempt({block_bytes, best.queue_depth});
+    }
+    return best;
+}
+
+}  // namespace spillway

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What every tier knows of its reserved slots, kept once for all: where a block lies, whether it
+// was stored, its checksums, what is under way, and the counters.
+#pragma once
+
+#include "base/result.h"
+#include "tier/tier.h"
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+namespace spillway {
+
+enum class Direction : std::uint8_t { store, load };
+
+/// One reserved place. Its address is stable while it is reserved.
+struct Slot {
+    std::int64_t place = 0;                ///< first byte in the file or arena
+    std::int64_t size_bytes = 0;           ///< what was asked for
+    std::int64_t rounded_bytes = 0;        ///< what it takes up
+    std::vector<std::uint64_t> checksums;  ///< one a piece; written by the store under way
+
+    bool taken = false;
+    bool stored = false;
+    int stores_in_flight = 0;
+    int loads_in_flight = 0;
+};
+
+/// Thread  every function may be called from any thread. A slot's `checksums` are touched only
+///         between `begin` and `end`
+class SlotTable {
+  public:
+    /// Registers a place as reserved and returns its slot number.
+    [[nodiscard]] std::int64_t add(
+        std::int64_t place, std::int64_t size_bytes, std::int64_t rounded_bytes, std::int64_t pieces
+    );
+
+    struct Place {
+        std::int64_t first = 0;
+        std::int64_t size_bytes = 0;
+    };
+    /// Forgets the slot and returns the place that is free again. Aborts when something is still
+    /// under way there.
+    Place remove(std::int64_t slot) noexcept;
+
+    /// Starts a store or load of `size_bytes`, which must be the slot's size.
+    ///
+    /// Fails   Errc::bad_argument: a load of what was never stored
+    [[nodiscard]] Result<Slot*> begin(std::int64_t slot, Direction way, std::int64_t size_bytes);
+
+    /// Ends what `begin` started. Called before the `done` of the caller.
+    void end(std::int64_t slot, Direction way, bool ok) noexcept;
+
+    /// Everything but `staging_bytes`.
+    [[nodiscard]] TierCounters counters() const;
+
+    /// The slot, when a block is stored there and nothing is under way. For fault tests.
+    [[nodiscard]] Result<Slot const*> at_rest(std::int64_t slot) const;
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    mutable std::mutex guard_;
+    std::deque<Slot> slots_;
+    std::vector<std::int64_t> unused_;
+    TierCounters counters_;
+    int in_flight_[2] = {0, 0};             ///< by Direction
+    Clock::time_point busy_since_[2] = {};  ///< of directions with something in flight
+};
+
+}  // namespace spillway
