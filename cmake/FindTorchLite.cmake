@@ -50,8 +50,3 @@ if(TorchLite_FOUND AND NOT TARGET torch_lite)
   target_link_libraries(torch_lite_devices INTERFACE torch_lite
     "-Wl,--push-state,--no-as-needed,${TorchLite_ROOT}/lib/libtorch.so,--pop-state")
 endif()
-
-# torch.h costs 20 s a file without it. Off where a build is made once only and few files profit.
-option(SPILLWAY_TORCH_PCH "Precompile torch's headers for train and the torch tests" ON)
-function(spillway_torch_pch target)
-endfunction()
