@@ -1,0 +1,12 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "train/budget.h"
+
+namespace spillway::train {
+
+void Budget::own(std::vector<at::Tensor> const& /*tensors*/) {}
+
+void Budget::phase(Phase /*phase*/, std::int64_t /*step*/) {}
+
+}  // namespace spillway::train

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Where Spillway comes into play, or does not: the loop talks to this and never to a session.
+// The base class is plain training; session_budget.h has the one that opens a session.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "spillway/report.h"
+
+namespace spillway::train {
+
+/// Order  prepare, open, then for each step phase and record as the step goes
+class Budget {
+  public:
+    /// While it lives, what autograd saves is recorded.
+    class Scope {
+      public:
+        virtual ~Scope() = default;
+    };
+
+    Budget() = default;
+    virtual ~Budget() = default;
+    Budget(Budget const&) = delete;
+    Budget& operator=(Budget const&) = delete;
+
+    /// Before the process's first tensor.
+    virtual void prepare() {}
+
+    /// Before the model's first tensor.
+    ///
+    /// Fails   std::invalid_argument with one line: options that cannot be
+    virtual void open() {}
+
+    /// Tensors that are not activations and stay where they are.
+    virtual void own(std::vector<at::Tensor> const& tensors);
+
+    virtual void phase(Phase phase, std::int64_t step);
+
+    [[nodiscard]] virtual std::unique_ptr<Scope> record() { return nullptr; }
+
+    /// What the session did; nothing in a plain run.
+    [[nodiscard]] virtual std::optional<Report> report() const { return std::nullopt; }
+
+    /// Most bytes that were allocated at one time, where somebody counted.
+    [[nodiscard]] virtual std::optional<std::int64_t> allocator_peak_bytes() const {
+        return std::nullopt;
+    }
+};
+
+}  // namespace spillway::train

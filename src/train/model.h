@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The models, as a user of libtorch would write them: no Spillway in sight.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "train/model_shape.h"
+
+namespace spillway::train {
+
+/// A language model: ids in, logits over the vocabulary out.
+///
+/// Shapes  ids [batch, sequence] i64 -> logits [batch, sequence, vocab_size]
+class LanguageModel : public torch::nn::Module {
+  public:
+    virtual at::Tensor forward(at::Tensor const& ids) = 0;
+};
+
+/// GPT-2-style: learned positions, layer norm before each part, GELU, tied head.
+///
+/// Source  Radford et al., Language Models are Unsupervised Multitask Learners, 2019
+[[nodiscard]] std::shared_ptr<LanguageModel> make_gpt2(ModelShape const& shape, std::int64_t seed);
+
+/// LLaMA-style: rotary positions, RMS norm, SwiGLU, grouped queries, head of its own.
+///
+/// Source  Touvron et al., Llama 2: Open Foundation and Fine-Tuned Chat Models, 2023
+[[nodiscard]] std::shared_ptr<LanguageModel> make_llama(ModelShape const& shape, std::int64_t seed);
+
+/// The model of `shape` with first weights that depend on `seed` alone.
+[[nodiscard]] std::shared_ptr<LanguageModel> make_model(ModelShape const& shape, std::int64_t seed);
+
+/// Mean cross entropy of `logits` against `targets` [batch, sequence] i64; a scalar in fp32.
+[[nodiscard]] at::Tensor loss_of(at::Tensor const& logits, at::Tensor const& targets);
+
+}  // namespace spillway::train

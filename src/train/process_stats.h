@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What the kernel says of this process.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace spillway::train {
+
+/// VmHWM: the most memory that was resident at one time.
+[[nodiscard]] std::optional<std::int64_t> process_peak_bytes();
+
+/// VmRSS: what is resident now.
+[[nodiscard]] std::optional<std::int64_t> resident_bytes();
+
+/// Bytes that reached, or came from, block devices.
+struct DiskBytes {
+    std::int64_t read = 0;
+    std::int64_t written = 0;
+};
+
+[[nodiscard]] std::optional<DiskBytes> disk_bytes();
+
+}  // namespace spillway::train

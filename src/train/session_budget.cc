@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The budget that is a Spillway session, and the function that the program looks up. The only file
+// of this folder that needs libspillway.so.
+
+#include <memory>
+
+#include "spillway/session.h"
+#include "spillway/train.h"
+#include "train/budget.h"
+#include "train/run.h"
+
+namespace spillway::train {
+
+namespace {
+
+class Recorded : public Budget::Scope {
+  public:
+    explicit Recorded(Session& session) : recording_(session) {}
+
+  private:
+    Recording recording_;
+};
+
+/// With a device budget: a session. Without: nothing, or the pass-through that only counts.
+class SessionBudget : public Budget {
+  public:
+    explicit SessionBudget(TrainOptions const& options) : options_(options) {}
+
+    void prepare() override {
+        if (options_.count_allocations) {
+            count_plain_allocations();
+        }
+    }
+
+    void open() override {
+        if (options_.device_budget_bytes > 0) {
+            session_ = Session::open(
+                {.device_budget_bytes = options_.device_budget_bytes,
+                 .host_budget_bytes = options_.host_budget_bytes,
+                 .nvme = options_.nvme,
+                 .nvme_budget_bytes = options_.nvme_budget_bytes,
+                 .nvme_allow_tmpfs = options_.nvme_allow_tmpfs,
+                 .policy = options_.policy,
+                 .record_events = options_.record_events}
+            );
+        }
+    }
+
+    void own(std::vector<at::Tensor> const& tensors) override {
+        if (session_) {
+            session_->own(tensors);
+        }
+    }
+
+    void phase(Phase phase, std::int64_t step) override {
+        if (session_) {
+            session_->phase(phase, step);
+        }
+    }
+
+    std::unique_ptr<Scope> record() override {
+        return session_ ? std::make_unique<Recorded>(*session_) : nullptr;
+    }
+
+    std::optional<Report> report() const override {
+        return session_ ? std::optional{session_->report()} : std::nullopt;
+    }
+
+    std::optional<std::int64_t> allocator_peak_bytes() const override {
+        if (session_) {
+            return session_->report().device_peak_bytes;
+        }
+        return options_.count_allocations ? std::optional{plain_allocation_peak_bytes()}
+                                          : std::nullopt;
+    }
+
+  private:
+    TrainOptions const& options_;
+    std::unique_ptr<Session> session_;
+};
+
+}  // namespace
+
+}  // namespace spillway::train
+
+extern "C" int spillway_train(spillway::TrainOptions const* options) {
+    spillway::train::SessionBudget budget(*options);
+    return spillway::train::run_training(*options, budget);
+}
