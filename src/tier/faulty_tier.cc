@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tier/faulty_tier.h"
+
+#include "base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+bool covers(Fault const& fault, std::int64_t number) {
+    return number >= fault.first && number - fault.first < fault.count;
+}
+
+Fault const* find(std::vector<Fault> const& faults, Fault::Kind kind) {
+    auto const found = std::find_if(faults.begin(), faults.end(), [kind](Fault const& fault) {
+        return fault.kind == kind;
+    });
+    return found == faults.end() ? nullptr : &*found;
+}
+
+/// Alters the stored block as the faults of the operation say.
+Result<void> spoil(Tier& tier, Reservation const& room, std::vector<Fault> const& faults) {
+    for (Fault const& fault : faults) {
+        std::int64_t const left = room.size_bytes() - fault.at_byte;
+        bool const flip = fault.kind == Fault::Kind::flip;
+        if (left <= 0 || (!flip && fault.kind != Fault::Kind::cut)) {
+            continue;
+        }
+        std::byte const mask = flip ? std::byte{1} << fault.at_bit : std::byte{0xff};
+        Result<void> spoiled = tier.damage(room, fault.at_byte, flip ? 1 : left, mask);
+        if (!spoiled.ok()) {
+            return spoiled;
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+FaultyTier::FaultyTier(std::unique_ptr<Tier> wrapped, std::vector<Fault> script)
+    : wrapped_(std::move(wrapped)), script_(std::move(script)) {}
+
+FaultyTier::~FaultyTier() {
+    let_go();
+    {
+        std::unique_lock lock(guard_);
+        stopping_ = true;
+        changed_.notify_all();
+        changed_.wait(lock, [this] { return under_way_ == 0; });
+    }
+    if (delayer_.joinable()) {
+        delayer_.join();
+    }
+}
+
+void FaultyTier::add(Fault fault) {
+    std::lock_guard const lock(guard_);
+    script_.push_back(fault);
+}
+
+std::int64_t FaultyTier::held() const {
+    std::lock_guard const lock(guard_);
+    return std::ssize(held_);
+}
+
+void FaultyTier::set_delay_ms(std::int64_t delay_ms) {
+    std::lock_guard const lock(guard_);
+    delay_ms_ = delay_ms;
+}
+
+Result<std::int64_t> FaultyTier::take_slot(std::int64_t size_bytes) {
+    {
+        std::lock_guard const lock(guard_);
+        if (is_full(reserves_++)) {
+            return Error{
+                Errc::tier_full,
+                fmt::format("{} were asked for, 0 B are left (by script)", format_size(size_bytes)),
+                name()};
+        }
+    }
+    Result<Reservation> room = wrapped_->reserve(size_bytes);
+    if (!room.ok()) {
+        return room.error();
+    }
+    std::lock_guard const lock(guard_);
+    rooms_.emplace(next_slot_, std::make_unique<Reservation>(std::move(room).value()));
+    return next_slot_++;
+}
+
+void FaultyTier::give_slot_back(std::int64_t slot) noexcept {
+    std::unique_ptr<Reservation> room;
+    std::lock_guard const lock(guard_);
+    for (Operation const& operation : held_) {
+        SPILLWAY_ASSERT(
+            operation.room != rooms_.at(slot).get(),
+            "a Reservation must outlive the stores and loads that name it"
+        );
+    }
+    room = std::move(rooms_.at(slot));
+    rooms_.erase(slot);
+}
+
+Reservation const* FaultyTier::room_of(std::int64_t slot) const {
+    std::lock_guard const lock(guard_);
+    return rooms_.at(slot).get();
+}
+
+bool FaultyTier::is_full(std::int64_t reserve_number) const {
+    return std::any_of(script_.begin(), script_.end(), [&](Fault const& fault) {
+        return fault.kind == Fault::Kind::full && covers(fault, reserve_number);
+    });
+}
+
+std::vector<Fault> FaultyTier::faults_at(Direction way, std::int64_t number) const {
+    std::vector<Fault> found;
+    for (Fault const& fault : script_) {
+        if (fault.kind != Fault::Kind::full && fault.way == way && covers(fault, number)) {
+            found.push_back(fault);
+        }
+    }
+    return found;
+}
+
+void FaultyTier::store(Reservation const& room, std::span<std::byte const> from, TierDone done) {
+    Operation operation;
+    operation.room = room_of(room.slot());
+    operation.from = from;
+    operation.done = std::move(done);
+    enter(std::move(operation));
+}
+
+void FaultyTier::load(Reservation const& room, std::span<std::byte> to, TierDone done) {
+    Operation operation;
+    operation.way = Direction::load;
+    operation.room = room_of(room.slot());
+    operation.to = to;
+    operation.done = std::move(done);
+    enter(std::move(operation));
+}
+
+void FaultyTier::enter(Operation operation) {
+    operation.done = [this, done = std::move(operation.done)](Result<void> result) {
+        done(std::move(result));
+        std::lock_guard const lock(guard_);
+        --under_way_;
+        changed_.notify_all();
+    };
+    bool is_held = false;
+    {
+        std::lock_guard const lock(guard_);
+        ++under_way_;
+        auto const way = static_cast<std::size_t>(operation.way);
+        operation.faults = faults_at(operation.way, operations_[way]++);
+        Fault const* const hold = find(operation.faults, Fault::Kind::hold);
+        if (hold != nullptr) {
+            bool const until_told = hold->later_operations < 0;
+            operation.start_at = until_told
+                                     ? Fault::kForever
+                                     : operations_[0] + operations_[1] + hold->later_operations;
+            held_.push_back(std::move(operation));
+            is_held = true;
+        }
+    }
+    if (!is_held) {
+        start(std::move(operation));
+    }
+    start_ripe();
+}
+
+void FaultyTier::start_ripe() {
+    while (true) {
+        Operation ripe;
+        {
+            std::lock_guard const lock(guard_);
+            std::int64_t const now = operations_[0] + operations_[1];
+            auto const found =
+                std::find_if(held_.begin(), held_.end(), [now](Operation const& operation) {
+                    return operation.start_at <= now;
+                });
+            if (found == held_.end()) {
+                return;
+            }
+            ripe = std::move(*found);
+            held_.erase(found);
+        }
+        start(std::move(ripe));
+    }
+}
+
+void FaultyTier::let_go() {
+    std::deque<Operation> ripe;
+    {
+        std::lock_guard const lock(guard_);
+        ripe.swap(held_);
+    }
+    for (Operation& operation : ripe) {
+        start(std::move(operation));
+    }
+}
+
+void FaultyTier::start(Operation operation) {
+    {
+        std::lock_guard const lock(guard_);
+        if (delay_ms_ > 0 && operation.due == std::chrono::steady_clock::time_point{}) {
+            delay(std::move(operation));
+            return;
+        }
+    }
+    Fault const* const failure = find(operation.faults, Fault::Kind::fail);
+    if (failure != nullptr) {
+        bool const is_store = operation.way == Direction::store;
+        operation.done(Error{
+            failure->code,
+            fmt::format(
+                "a {} of {} bytes failed (by script)",
+                is_store ? "store" : "load",
+                operation.room->size_bytes()
+            ),
+            name()});
+    } else if (operation.way == Direction::store) {
+        start_store(std::move(operation));
+    } else {
+        start_load(std::move(operation));
+    }
+}
+
+void FaultyTier::start_store(Operation operation) {
+    std::span<std::byte const> const from = operation.from;
+    Reservation const& room = *operation.room;
+    wrapped_->store(room, from, [this, operation = std::move(operation)](Result<void> stored) {
+        if (stored.ok()) {
+            stored = spoil(*wrapped_, *operation.room, operation.faults);
+        }
+        operation.done(std::move(stored));
+    });
+}
+
+void FaultyTier::start_load(Operation operation) {
+    Result<void> const spoiled = spoil(*wrapped_, *operation.room, operation.faults);
+    if (!spoiled.ok()) {
+        operation.done(spoiled);
+        return;
+    }
+    wrapped_->load(*operation.room, operation.to, std::move(operation.done));
+}
+
+/// Under the lock.
+void FaultyTier::delay(Operation operation) {
+    operation.due = std::chrono::steady_clock::now() + std::chrono::milliseconds(delay_ms_);
+    delayed_.push_back(std::move(operation));
+    if (!delayer_.joinable()) {
+        delayer_ = std::thread([this] { run_delayed(); });
+    }
+    changed_.notify_all();
+}
+
+void FaultyTier::run_delayed() {
+    std::unique_lock lock(guard_);
+    while (true) {
+        if (delayed_.empty()) {
+            if (stopping_) {
+                return;
+            }
+            changed_.wait(lock);
+        } else if (auto const due = delayed_.front().due;
+                   !stopping_ && std::chrono::steady_clock::now() < due) {
+            changed_.wait_until(lock, due);
+        } else {
+            Operation operation = std::move(delayed_.front());
+            delayed_.pop_front();
+            lock.unlock();
+            start(std::move(operation));
+            lock.lock();
+        }
+    }
+}
+
+Result<void> FaultyTier::damage(
+    Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
+) {
+    return wrapped_->damage(*room_of(room.slot()), first, count, mask);
+}
+
+}  // namespace spillway

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A tier that goes wrong on purpose, wrapped around any other, so that every failure a real disk
+// can produce is one line of a test.
+//
+// Where each fault acts, and who must notice:
+//   fail   the operation ends with an error and never reaches the wrapped tier    the caller
+//   hold   the operation starts late: after so many later ones, or when told      nobody: legal
+//   cut    the wrapped store ends well, then bytes from `at_byte` on are altered  the wrapped
+//          below its checksum, as if they had never arrived (a short write)       tier's load
+//   flip   one bit of the stored block is altered below the checksum: after the   the wrapped
+//          n-th store, or before the n-th load                                    tier's load
+//   full   reserve answers Errc::tier_full                                        the caller
+// So what lies about bytes lies below the checksum (Tier::damage), never above it.
+#pragma once
+
+#include "tier/slot_table.h"
+#include "tier/tier.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace spillway {
+
+/// One line of the script: what goes wrong at operations [first, first + count) of one direction
+/// (for `full`: of `reserve`), counted from 0 over the life of the tier.
+struct Fault {
+    enum class Kind : std::uint8_t { fail, hold, cut, flip, full };
+    static constexpr std::int64_t kForever = std::int64_t{1} << 62;
+
+    Kind kind = Kind::fail;
+    Direction way = Direction::store;
+    std::int64_t first = 0;
+    std::int64_t count = 1;
+    std::int64_t at_byte = 0;            ///< flip: of which byte; cut: how many bytes arrive
+    int at_bit = 0;                      ///< flip
+    std::int64_t later_operations = -1;  ///< hold: started after so many later ones; -1: when told
+    Errc code = Errc::io;                ///< fail
+};
+
+/// Thread  like every tier; `add` and `let_go` too
+class FaultyTier final : public Tier {
+  public:
+    explicit FaultyTier(std::unique_ptr<Tier> wrapped, std::vector<Fault> script = {});
+    /// Lets go of what is held, and waits for it.
+    ~FaultyTier() override;
+
+    void add(Fault fault);
+    /// Starts everything that is held now, in order.
+    void let_go();
+    [[nodiscard]] std::int64_t held() const;
+    /// Real time added to every operation, for benches of slow disks.
+    void set_delay_ms(std::int64_t delay_ms);
+
+    [[nodiscard]] std::string name() const override { return "faulty " + wrapped_->name(); }
+    [[nodiscard]] std::int64_t alignment() const override { return wrapped_->alignment(); }
+    [[nodiscard]] std::int64_t capacity_bytes() const override {
+        return wrapped_->capacity_bytes();
+    }
+    void store(Reservation const& room, std::span<std::byte const> from, TierDone done) override;
+    void load(Reservation const& room, std::span<std::byte> to, TierDone done) override;
+    [[nodiscard]] Result<void> register_memory(std::span<std::byte> memory) override {
+        return wrapped_->register_memory(memory);
+    }
+    void forget_memory(std::span<std::byte> memory) noexcept override {
+        wrapped_->forget_memory(memory);
+    }
+    [[nodiscard]] Result<void> damage(
+        Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
+    ) override;
+    [[nodiscard]] TierCounters counters() const override { return wrapped_->counters(); }
+
+  private:
+    struct Operation {
+        Direction way = Direction::store;
+        Reservation const* room = nullptr;  ///< of the wrapped tier
+        std::span<std::byte const> from;
+        std::span<std::byte> to;
+        TierDone done;
+        std::vector<Fault> faults;
+        std::int64_t start_at = 0;  ///< held: the count of operations that starts it
+        std::chrono::steady_clock::time_point due;
+    };
+
+    [[nodiscard]] Result<std::int64_t> take_slot(std::int64_t size_bytes) override;
+    void give_slot_back(std::int64_t slot) noexcept override;
+    [[nodiscard]] Reservation const* room_of(std::int64_t slot) const;
+    [[nodiscard]] std::vector<Fault> faults_at(Direction way, std::int64_t number) const;
+    [[nodiscard]] bool is_full(std::int64_t reserve_number) const;
+
+    void enter(Operation operation);
+    void start_ripe();
+    void start(Operation operation);
+    void start_store(Operation operation);
+    void start_load(Operation operation);
+    void delay(Operation operation);
+    void run_delayed();
+
+    std::unique_ptr<Tier> const wrapped_;
+    mutable std::mutex guard_;  ///< of what follows
+    std::vector<Fault> script_;
+    std::map<std::int64_t, std::unique_ptr<Reservation>> rooms_;  ///< by our slot
+    std::int64_t next_slot_ = 0;
+    std::int64_t reserves_ = 0;
+    std::int64_t operations_[2] = {0, 0};  ///< by Direction
+    std::deque<Operation> held_;
+    std::int64_t under_way_ = 0;  ///< entered, `done` not yet returned
+
+    std::condition_variable changed_;
+    std::deque<Operation> delayed_;
+    std::int64_t delay_ms_ = 0;
+    bool stopping_ = false;
+    std::thread delayer_;  ///< started with the first delayed operation
+};
+
+}  // namespace spillway
