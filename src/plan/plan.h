@@ -6,12 +6,18 @@
 #pragma once
 
 #include "base/place.h"
+#include "base/result.h"
 #include "trace/slot.h"
 
 #include <cstdint>
 #include <map>
+#include <string>
+#include <string_view>
 
 namespace spillway {
+
+struct Machine;
+struct Trace;
 
 /// What becomes of one value between its last use in forward and its first use in backward.
 enum class FateKind : std::uint8_t {
@@ -34,5 +40,15 @@ struct Plan {
 
     bool operator==(Plan const&) const = default;
 };
+
+/// Does the plan fit the step and the machine? Whether its bytes fit is the simulator's question.
+///
+/// Fails   Errc::bad_argument naming the slot or field: a slot that the trace lacks; a pool that
+///         the machine has not, or that is the device; a prediction below 0 or below its bound
+[[nodiscard]] Result<void> validate(Plan const& plan, Trace const& trace, Machine const& machine);
+
+[[nodiscard]] std::string to_json_text(Plan const& plan);
+/// Fails   Errc::bad_format naming the field; also a slot with two fates
+[[nodiscard]] Result<Plan> parse_plan(std::string_view text);
 
 }  // namespace spillway

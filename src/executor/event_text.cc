@@ -1,0 +1,317 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// One line an event, one line a command: docs/formats/events.md.
+
+#include "base/json_view.h"
+#include "executor/event_log.h"
+#include "plan/plan_text.h"
+#include "trace/slot_text.h"
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+
+namespace spillway {
+
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+/// Sums over a whole log stay far from overflow.
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
+
+std::int64_t read_bytes(JsonView const& view) {
+    return view.integer(0, kMostBytes);
+}
+
+constexpr std::array<std::string_view, 4> kStages{"setup", "forward", "backward", "update"};
+
+// In the order of `Event`'s alternatives.
+constexpr std::array<std::string_view, std::variant_size_v<Event>> kEvents{
+    "begin",
+    "end",
+    "stage",
+    "point",
+    "saved",
+    "need",
+    "backward_order",
+    "short",
+    "plan",
+    "finished",
+    "failed",
+    "dropped"};
+
+OrderedJson to_json(std::vector<ValueId> const& values) {
+    OrderedJson list = OrderedJson::array();
+    for (ValueId const value : values) {
+        list.push_back(value.number);
+    }
+    return list;
+}
+
+void put(OrderedJson& json, Usage const& usage) {
+    json["used_bytes"] = usage.used_bytes;
+    json["peak_bytes"] = usage.peak_bytes;
+}
+void put(OrderedJson& json, Begin const& event) {
+    json["step"] = event.step;
+}
+void put(OrderedJson& json, End const& event) {
+    json["step"] = event.step;
+}
+void put(OrderedJson& json, StageBegan const& event) {
+    json["stage"] = kStages[static_cast<std::size_t>(event.stage)];
+    put(json, event.usage);
+}
+void put(OrderedJson& json, Point const& event) {
+    json["sole"] = to_json(event.sole);
+    put(json, event.usage);
+}
+void put(OrderedJson& json, Saved const& event) {
+    json["value"] = event.value.number;
+    json["size_bytes"] = event.size_bytes;
+    json["slot"] = to_json(event.slot);
+    put(json, event.usage);
+}
+void put(OrderedJson& json, Need const& event) {
+    json["value"] = event.value.number;
+    put(json, event.usage);
+}
+void put(OrderedJson& json, BackwardOrder const& event) {
+    json["values"] = to_json(event.values);
+}
+void put(OrderedJson& json, Short const& event) {
+    json["size_bytes"] = event.size_bytes;
+    put(json, event.usage);
+}
+void put(OrderedJson& json, PlanGiven const& event) {
+    json["plan"] = to_json(event.plan);
+}
+void put(OrderedJson& json, Finished const& event) {
+    json["command"] = event.command.number;
+}
+void put(OrderedJson& json, Failed const& event) {
+    json["command"] = event.command.number;
+    json["place_is_full"] = event.place_is_full;
+    json["why"] = event.why;
+}
+void put(OrderedJson& json, Dropped const& event) {
+    json["value"] = event.value.number;
+}
+
+std::vector<ValueId> read_values(JsonView const& view) {
+    std::vector<ValueId> values;
+    for (JsonView const& item : view.items()) {
+        values.push_back(ValueId{item.integer()});
+    }
+    return values;
+}
+
+Usage read_usage(JsonView const& view) {
+    return {read_bytes(view.at("used_bytes")), read_bytes(view.at("peak_bytes"))};
+}
+
+ValueId read_value(JsonView const& view) {
+    return ValueId{view.at("value").integer()};
+}
+
+CommandId read_fence(JsonView const& view) {
+    return CommandId{view.at("command").integer()};
+}
+
+StageBegan read_stage(JsonView const& view) {
+    view.only({"e", "stage", "used_bytes", "peak_bytes"});
+    std::size_t const stage =
+        view.at("stage").one_of({kStages[0], kStages[1], kStages[2], kStages[3]});
+    return {static_cast<Stage>(stage), read_usage(view)};
+}
+
+Point read_point(JsonView const& view) {
+    view.only({"e", "sole", "used_bytes", "peak_bytes"});
+    return {read_values(view.at("sole")), read_usage(view)};
+}
+
+Saved read_saved(JsonView const& view) {
+    view.only({"e", "value", "size_bytes", "slot", "used_bytes", "peak_bytes"});
+    return {
+        read_value(view),
+        read_bytes(view.at("size_bytes")),
+        read_slot(view.at("slot")),
+        read_usage(view)};
+}
+
+Need read_need(JsonView const& view) {
+    view.only({"e", "value", "used_bytes", "peak_bytes"});
+    return {read_value(view), read_usage(view)};
+}
+
+Short read_short(JsonView const& view) {
+    view.only({"e", "size_bytes", "used_bytes", "peak_bytes"});
+    return {read_bytes(view.at("size_bytes")), read_usage(view)};
+}
+
+Failed read_failed(JsonView const& view) {
+    view.only({"e", "command", "place_is_full", "why"});
+    return {read_fence(view), view.at("place_is_full").boolean(), view.at("why").text()};
+}
+
+std::int64_t read_step(JsonView const& view) {
+    view.only({"e", "step"});
+    return view.at("step").integer();
+}
+
+BackwardOrder read_order(JsonView const& view) {
+    view.only({"e", "values"});
+    return {read_values(view.at("values"))};
+}
+
+PlanGiven read_plan_given(JsonView const& view) {
+    view.only({"e", "plan"});
+    return {read_plan(view.at("plan"))};
+}
+
+Finished read_finished(JsonView const& view) {
+    view.only({"e", "command"});
+    return {read_fence(view)};
+}
+
+Dropped read_dropped(JsonView const& view) {
+    view.only({"e", "value"});
+    return {read_value(view)};
+}
+
+using EventReader = Event (*)(JsonView const&);
+
+// In the order of `kEvents`.
+constexpr std::array<EventReader, kEvents.size()> kReaders{
+    [](JsonView const& view) -> Event { return Begin{read_step(view)}; },
+    [](JsonView const& view) -> Event { return End{read_step(view)}; },
+    [](JsonView const& view) -> Event { return read_stage(view); },
+    [](JsonView const& view) -> Event { return read_point(view); },
+    [](JsonView const& view) -> Event { return read_saved(view); },
+    [](JsonView const& view) -> Event { return read_need(view); },
+    [](JsonView const& view) -> Event { return read_order(view); },
+    [](JsonView const& view) -> Event { return read_short(view); },
+    [](JsonView const& view) -> Event { return read_plan_given(view); },
+    [](JsonView const& view) -> Event { return read_finished(view); },
+    [](JsonView const& view) -> Event { return read_failed(view); },
+    [](JsonView const& view) -> Event { return read_dropped(view); }};
+
+Event read_event(JsonView const& view) {
+    std::string const kind = view.at("e").text();
+    for (std::size_t i = 0; i < kEvents.size(); ++i) {
+        if (kind == kEvents[i]) {
+            return kReaders[i](view);
+        }
+    }
+    view.fail("has the unknown event '" + kind + "'");
+    return Begin{};
+}
+
+Command read_command(JsonView const& view) {
+    view.only(
+        {"c", "id", "lane", "value", "block", "pool", "size_bytes", "after", "optional", "text"}
+    );
+    Command command;
+    command.kind = static_cast<CommandKind>(view.at("c").one_of(
+        {"reserve", "release", "store", "load", "bind", "drop", "wait", "raise", "note"}
+    ));
+    command.id = CommandId{view.at("id").integer()};
+    command.lane = static_cast<Lane>(view.at("lane").one_of(
+        {"compute", "side", "copy_out", "copy_in", "nvme_write", "nvme_read"}
+    ));
+    if (view.has("value")) {
+        command.value = ValueId{view.at("value").integer()};
+    }
+    if (view.has("block")) {
+        command.block = BlockId{view.at("block").integer()};
+    }
+    if (view.has("pool")) {
+        command.pool = static_cast<Pool>(view.at("pool").one_of({"device", "host", "nvme"}));
+    }
+    command.size_bytes = view.has("size_bytes") ? read_bytes(view.at("size_bytes")) : 0;
+    if (view.has("after")) {
+        for (JsonView const& item : view.at("after").items()) {
+            command.after.push_back(CommandId{item.integer()});
+        }
+    }
+    command.optional = view.has("optional") && view.at("optional").boolean();
+    command.text = view.has("text") ? view.at("text").text() : "";
+    return command;
+}
+
+}  // namespace
+
+std::string to_text(ExecutorOptions const& options) {
+    return json_line(OrderedJson{
+        {"spillway_events", 1},
+        {"options",
+         {{"chooser", name_of(options.chooser)},
+          {"device_bytes", options.device_bytes},
+          {"host_bytes", options.host_bytes},
+          {"nvme_bytes", options.nvme_bytes}}}});
+}
+
+std::string to_text(Event const& event) {
+    OrderedJson json{{"e", kEvents[event.index()]}};
+    std::visit([&](auto const& e) { put(json, e); }, event);
+    return json_line(json);
+}
+
+std::string to_text(Command const& command) {
+    OrderedJson json{
+        {"c", name_of(command.kind)}, {"id", command.id.number}, {"lane", name_of(command.lane)}};
+    if (command.value.valid()) {
+        json["value"] = command.value.number;
+    }
+    if (command.block.valid()) {
+        json["block"] = command.block.number;
+    }
+    if (command.pool != Pool::device) {
+        json["pool"] = name_of(command.pool);
+    }
+    if (command.size_bytes != 0) {
+        json["size_bytes"] = command.size_bytes;
+    }
+    for (CommandId const fence : command.after) {
+        json["after"].push_back(fence.number);
+    }
+    if (command.optional) {
+        json["optional"] = true;
+    }
+    if (!command.text.empty()) {
+        json["text"] = command.text;
+    }
+    return json_line(json);
+}
+
+Result<ExecutorOptions> parse_log_header(std::string_view line) {
+    JsonDocument document(line, "event log");
+    JsonView const root = document.root();
+    root.only({"spillway_events", "options"});
+    static_cast<void>(root.at("spillway_events").integer(1, 1));
+    JsonView const view = root.at("options");
+    view.only({"chooser", "device_bytes", "host_bytes", "nvme_bytes"});
+    ExecutorOptions options;
+    options.chooser =
+        static_cast<ChooserKind>(view.at("chooser").one_of({"online", "keep_all", "planned"}));
+    options.device_bytes = read_bytes(view.at("device_bytes"));
+    options.host_bytes = read_bytes(view.at("host_bytes"));
+    options.nvme_bytes = read_bytes(view.at("nvme_bytes"));
+    return document.result(options);
+}
+
+Result<Event> parse_event(std::string_view line) {
+    JsonDocument document(line, "event");
+    Event event = read_event(document.root());
+    return document.result(std::move(event));
+}
+
+Result<Command> parse_command(std::string_view line) {
+    JsonDocument document(line, "command");
+    Command command = read_command(document.root());
+    return document.result(std::move(command));
+}
+
+}  // namespace spillway

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The text form of a plan: docs/formats/plan.md.
+
+#include "plan/plan_text.h"
+
+#include "trace/slot_text.h"
+
+#include <nlohmann/json.hpp>
+
+namespace spillway {
+
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+Fate read_fate(JsonView const& view) {
+    view.only({"slot", "fate", "pool"});
+    Fate fate;
+    fate.kind = static_cast<FateKind>(view.at("fate").one_of({"keep", "move"}));
+    if (fate.kind == FateKind::move) {
+        fate.pool = view.at("pool").one_of({"host", "nvme"}) == 0 ? Pool::host : Pool::nvme;
+    } else if (view.has("pool")) {
+        view.fail("has a pool, but is kept");
+    }
+    return fate;
+}
+
+}  // namespace
+
+OrderedJson to_json(Plan const& plan) {
+    OrderedJson json{
+        {"spillway_plan", plan.version},
+        {"predicted_step_ns", plan.predicted_step_ns},
+        {"predicted_peak_bytes", plan.predicted_peak_bytes},
+        {"bound_step_ns", plan.bound_step_ns}};
+    json["fates"] = OrderedJson::array();
+    for (auto const& [slot, fate] : plan.fates) {
+        OrderedJson item{{"slot", to_json(slot)}};
+        item["fate"] = fate.kind == FateKind::keep ? "keep" : "move";
+        if (fate.kind == FateKind::move) {
+            item["pool"] = name_of(fate.pool);
+        }
+        json["fates"].push_back(std::move(item));
+    }
+    return json;
+}
+
+Plan read_plan(JsonView const& view) {
+    view.only(
+        {"spillway_plan", "predicted_step_ns", "predicted_peak_bytes", "bound_step_ns", "fates"}
+    );
+    Plan plan;
+    plan.version = static_cast<std::int32_t>(view.at("spillway_plan").integer(1, 1));
+    plan.predicted_step_ns = view.at("predicted_step_ns").integer();
+    plan.predicted_peak_bytes = view.at("predicted_peak_bytes").integer();
+    plan.bound_step_ns = view.at("bound_step_ns").integer();
+    for (JsonView const& item : view.at("fates").items()) {
+        if (!plan.fates.emplace(read_slot(item.at("slot")), read_fate(item)).second) {
+            item.fail("has the slot of another fate");
+        }
+    }
+    return plan;
+}
+
+std::string to_json_text(Plan const& plan) {
+    return json_lines(to_json(plan), 2);
+}
+
+Result<Plan> parse_plan(std::string_view text) {
+    JsonDocument document(text, "plan");
+    Plan plan = read_plan(document.root());
+    return document.result(std::move(plan));
+}
+
+}  // namespace spillway

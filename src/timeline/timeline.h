@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A timeline: what happened, or would happen, lane by lane, and the bytes in each pool over time.
+// Text form: docs/formats/timeline.md.
+#pragma once
+
+#include "base/ids.h"
+#include "base/place.h"
+#include "base/result.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spillway {
+
+/// One thing that a lane did. Half-open: [start_ns, end_ns).
+struct Span {
+    Lane lane = Lane::compute;
+    std::string what;  ///< "compute", "stall" or a command's kind
+    ValueId value;     ///< may be none
+    std::int64_t size_bytes = 0;
+    std::int64_t start_ns = 0;
+    std::int64_t end_ns = 0;
+
+    bool operator==(Span const&) const = default;
+};
+
+/// From `at_ns` on the pool holds `used_bytes`.
+struct MemoryStep {
+    Pool pool = Pool::device;
+    std::int64_t at_ns = 0;
+    std::int64_t used_bytes = 0;
+
+    bool operator==(MemoryStep const&) const = default;
+};
+
+struct Timeline {
+    std::string name;
+    std::vector<Span> spans;         ///< each lane's in order of start
+    std::vector<MemoryStep> memory;  ///< each pool's in order of time
+
+    bool operator==(Timeline const&) const = default;
+};
+
+/// Fails   Errc::bad_argument: a span that ends before it starts or overlaps another of its lane;
+///         times that go back; bytes or times below 0
+[[nodiscard]] Result<void> validate(Timeline const& timeline);
+
+[[nodiscard]] std::string to_json_text(Timeline const& timeline);
+/// Fails   Errc::bad_format naming the field; what `validate` refuses is refused here too
+[[nodiscard]] Result<Timeline> parse_timeline(std::string_view text);
+
+/// The same for trace viewers (Perfetto, chrome://tracing): JSON Object Format of the Trace Event
+/// Format. One way only.
+[[nodiscard]] std::string to_chrome_trace(Timeline const& timeline);
+
+}  // namespace spillway

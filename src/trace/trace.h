@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A trace: what one training step does, point by point, and every value that it saves. Text form:
+// docs/formats/trace.md.
+#pragma once
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "trace/slot.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spillway {
+
+/// What part of a step a point belongs to.
+enum class TraceStage : std::uint8_t { setup, forward, backward, update };
+
+enum class ValueKind : std::uint8_t { activation, parameter, gradient, optimizer, kv };
+
+[[nodiscard]] std::string_view name_of(TraceStage stage);
+[[nodiscard]] std::string_view name_of(ValueKind kind);
+
+/// What one storage holds at one version. Its id is its place in `Trace::values`.
+struct TraceValue {
+    Slot slot;
+    std::int64_t size_bytes = 0;  ///< as the device's allocator rounds
+    std::string dtype;            ///< as torch prints it ("float32"); may be empty
+    ValueKind kind = ValueKind::activation;
+    std::int64_t remake_ns = 0;  ///< what making it again costs; 0: unknown
+
+    bool operator==(TraceValue const&) const = default;
+};
+
+/// One piece of the program: what it needs comes first, then `floor_bytes` and what it saves are
+/// allocated, then it computes, and then values become sole or are dropped.
+struct TracePoint {
+    TraceStage stage = TraceStage::forward;
+    std::int64_t duration_ns = 0;
+    std::int64_t floor_bytes = 0;  ///< highest during the point of the live device bytes that are
+                                   ///< no value's: temporaries, workspaces, parameters
+    std::vector<ValueId> needed;
+    std::vector<ValueId> saved;
+    std::vector<ValueId> sole;     ///< from here on only the saved graph holds them, until needed
+    std::vector<ValueId> dropped;  ///< no saved tensor refers to them any more
+
+    bool operator==(TracePoint const&) const = default;
+};
+
+struct Trace {
+    std::string name;
+    std::vector<TraceValue> values;  ///< in the order in which they are saved
+    std::vector<TracePoint> points;
+
+    bool operator==(Trace const&) const = default;
+};
+
+/// Is it a step that a program could do?
+///
+/// Fails   Errc::bad_argument naming the point and value: sizes, durations or floors below 0; a
+///         value saved twice, never or out of order; used before it is saved or after its drop
+[[nodiscard]] Result<void> validate(Trace const& trace);
+
+[[nodiscard]] std::string to_json_text(Trace const& trace);
+/// Fails   Errc::bad_format naming the field; what `validate` refuses is refused here too
+[[nodiscard]] Result<Trace> parse_trace(std::string_view text);
+
+/// Highest of floor plus live values over all points: the peak when nothing leaves the device.
+[[nodiscard]] std::int64_t peak_without_moves(Trace const& trace);
+
+}  // namespace spillway
