@@ -100,10 +100,10 @@ class Arena {
 
     [[nodiscard]] std::int64_t bound_pages() const;
     [[nodiscard]] std::int64_t take_pages(ExtentMap& zone, std::int64_t pages);
-    void give_pages(ExtentMap& zone, std::int64_t first, std::int64_t pages);
+    void give_pages(ExtentMap& zone, std::int64_t first);
     void cool_down_to(std::int64_t resident_pages);
     [[nodiscard]] std::byte* small_block(std::int64_t size_bytes);
-    void free_small(std::byte* block);
+    void free_small(SlabTable::Place place);
     [[nodiscard]] std::byte* address(std::int64_t page) const;
     [[nodiscard]] std::int64_t page_of(void const* address) const;
 

@@ -60,11 +60,14 @@ class ExtentMap {
     using Extents = std::map<std::int64_t, Extent>;          ///< by first page; they cover the range
     using BySize = std::set<std::pair<std::int64_t, std::int64_t>>;  ///< (pages, first)
 
-    [[nodiscard]] BySize& index_of(PageState state) { return state == PageState::warm ? warm_ : cold_; }
+    [[nodiscard]] BySize& index_of(PageState state) {
+        return state == PageState::warm ? warm_ : cold_;
+    }
     [[nodiscard]] PageRun place_for(std::int64_t pages) const;
     [[nodiscard]] PageRun place_around(Extents::const_iterator warm, std::int64_t pages) const;
     [[nodiscard]] PageRun place_anywhere(std::int64_t pages) const;
     [[nodiscard]] std::int64_t mark(PageRun run, PageState state);
+    [[nodiscard]] PageRun merged(PageRun run, PageState state);
     void insert(std::int64_t first, std::int64_t pages, PageState state);
     void erase(Extents::iterator extent);
 

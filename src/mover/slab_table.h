@@ -14,7 +14,7 @@
 
 namespace spillway {
 
-inline constexpr std::int64_t kPageBytes = 4096;
+inline constexpr std::int64_t kArenaPageBytes = 4096;
 inline constexpr std::int64_t kSmallUnitBytes = 64;
 inline constexpr std::int64_t kSmallestPagedBytes = 2049;  ///< from here on blocks are whole pages
 
@@ -40,7 +40,7 @@ class SlabTable {
     [[nodiscard]] std::int64_t size_of(Place place) const;
 
   private:
-    static constexpr std::size_t kMostBlocks = kPageBytes / kSmallUnitBytes;
+    static constexpr std::size_t kMostBlocks = kArenaPageBytes / kSmallUnitBytes;
     static constexpr std::size_t kClasses = kSmallestPagedBytes / kSmallUnitBytes + 1;
     struct Slab {
         std::int64_t size_bytes = 0;

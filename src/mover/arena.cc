@@ -1,0 +1,325 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/arena.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <utility>
+
+#include "base/units.h"
+#include "mover/arena_registry.h"
+
+// A free block is poisoned, so that ASan finds whoever still uses it. Never used before is not.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SPILLWAY_UNDER_ASAN 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define SPILLWAY_UNDER_ASAN 1
+#endif
+#if defined(SPILLWAY_UNDER_ASAN)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(first, size) ((void)(first), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(first, size) ((void)(first), (void)(size))
+#endif
+
+namespace spillway {
+
+namespace {
+
+constexpr std::int64_t kLeastVirtualBytes = std::int64_t{8} << 20;
+constexpr std::int64_t kCommonVirtualBytes = std::int64_t{64} << 30;
+constexpr std::int64_t kMostVirtualBytes = std::int64_t{1} << 40;
+constexpr std::int64_t kVirtualPerLimit = 32;
+
+// Addresses are free; fragmentation of addresses is avoided by having many times the limit.
+std::int64_t virtual_bytes_for(ArenaOptions const& options) {
+    std::int64_t wanted = options.virtual_bytes;
+    if (wanted == 0 && options.limit_bytes == 0) {
+        wanted = kMostVirtualBytes;
+    } else if (wanted == 0) {
+        std::int64_t const limit = std::min(options.limit_bytes, kMostVirtualBytes);
+        wanted = std::max(limit * kVirtualPerLimit, kCommonVirtualBytes);
+    }
+    return round_up(std::clamp(wanted, kLeastVirtualBytes, 32 * kMostVirtualBytes), kArenaUnitBytes);
+}
+
+// Gives pages back to the system; the next touch finds fresh ones.
+void discard(std::byte* first, std::int64_t size_bytes) {
+    int status = 0;
+    do {
+        status = ::madvise(first, static_cast<std::size_t>(size_bytes), MADV_DONTNEED);
+    } while (status != 0 && errno == EAGAIN);
+    SPILLWAY_ASSERT(status == 0, "the system takes pages back");
+}
+
+std::int64_t pages_of(std::int64_t size_bytes) {
+    return size_bytes / kArenaPageBytes + (size_bytes % kArenaPageBytes != 0 ? 1 : 0);
+}
+
+bool is_small(std::int64_t size_bytes) { return size_bytes < kSmallestPagedBytes; }
+
+}  // namespace
+
+Result<std::shared_ptr<Arena>> Arena::open(ArenaOptions options) {
+    if (options.limit_bytes < 0 || options.virtual_bytes < 0) {
+        return Error{Errc::bad_argument, "a size of an arena is negative", "device"};
+    }
+    if (options.limit_bytes > 0 && options.limit_bytes < kArenaPageBytes) {
+        return Error{
+            Errc::bad_argument,
+            fmt::format("a limit of {} is less than a page", format_size(options.limit_bytes)),
+            "device"};
+    }
+    Range range;
+    std::int64_t size_bytes = virtual_bytes_for(options);
+    for (;; size_bytes = round_up(size_bytes / 2, kArenaUnitBytes)) {
+        // One unit more, to start at a multiple of it.
+        range.mapped_bytes = static_cast<std::size_t>(size_bytes + kArenaUnitBytes);
+        void* const mapped = ::mmap(
+            nullptr, range.mapped_bytes, PROT_READ | PROT_WRITE,
+            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0
+        );
+        if (mapped != MAP_FAILED) {
+            range.mapped = static_cast<std::byte*>(mapped);
+            break;
+        }
+        if (size_bytes / 2 < std::max(options.limit_bytes, kLeastVirtualBytes)) {
+            return Error{
+                Errc::out_of_memory,
+                fmt::format("the system refuses {} of addresses", format_size(size_bytes)),
+                "device"};
+        }
+    }
+    auto const mapped_at = reinterpret_cast<std::uintptr_t>(range.mapped);
+    range.first = range.mapped + (0 - mapped_at) % kArenaUnitBytes;
+    range.pages = size_bytes / kArenaPageBytes;
+    // Room for a limit full of small blocks, where there are addresses enough for that.
+    std::int64_t const limit_pages = options.limit_bytes / kArenaPageBytes;
+    range.slab_pages = std::min(range.pages / 4, std::max(range.pages / 16, limit_pages));
+    // A huge page would make pages resident that nobody counts. Old kernels do not know the call.
+    static_cast<void>(::madvise(range.mapped, range.mapped_bytes, MADV_NOHUGEPAGE));
+
+    std::shared_ptr<Arena> arena(new Arena(range, options.limit_bytes), &Arena::release_handle);
+    Result<std::int64_t> const slot = register_arena(arena.get(), range.first, size_bytes);
+    if (!slot.ok()) {
+        return slot.error();
+    }
+    arena->slot_ = *slot;
+    return arena;
+}
+
+Arena::Arena(Range const& range, std::int64_t limit_bytes)
+    : range_(range),
+      limit_pages_(limit_bytes / kArenaPageBytes),
+      slab_zone_(0, range.slab_pages),
+      block_zone_(range.slab_pages, range.pages - range.slab_pages) {}
+
+Arena::~Arena() {
+    if (slot_ >= 0) {
+        forget_arena(slot_);
+    }
+    ASAN_UNPOISON_MEMORY_REGION(range_.mapped, range_.mapped_bytes);
+    ::munmap(range_.mapped, range_.mapped_bytes);
+}
+
+// The last handle is gone; the arena stays as long as a block lives.
+void Arena::release_handle(Arena* arena) noexcept {
+    bool last = false;
+    {
+        std::lock_guard const lock(arena->guard_);
+        arena->released_ = true;
+        last = arena->allocations_ == 0;
+    }
+    if (last) {
+        delete arena;
+    }
+}
+
+std::byte* Arena::address(std::int64_t page) const {
+    return range_.first + page * kArenaPageBytes;
+}
+
+std::int64_t Arena::page_of(void const* address) const {
+    return (static_cast<std::byte const*>(address) - range_.first) / kArenaPageBytes;
+}
+
+bool Arena::owns(void const* address) const noexcept {
+    auto const first = reinterpret_cast<std::uintptr_t>(range_.first);
+    auto const offset = reinterpret_cast<std::uintptr_t>(address) - first;
+    return offset < static_cast<std::uintptr_t>(range_.pages * kArenaPageBytes);
+}
+
+std::int64_t Arena::rounded(std::int64_t size_bytes) const {
+    if (is_small(size_bytes)) {
+        return round_up(size_bytes, kSmallUnitBytes);
+    }
+    std::int64_t const pages = pages_of(size_bytes);
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / kArenaPageBytes;
+    return std::min(pages, kMost) * kArenaPageBytes;
+}
+
+void* Arena::try_allocate(std::int64_t size_bytes) noexcept {
+    SPILLWAY_ASSERT(size_bytes > 0, "a block has at least one byte");
+    std::int64_t const rounded_bytes = rounded(size_bytes);
+    std::lock_guard const lock(guard_);
+    std::byte* block = nullptr;
+    if (is_small(size_bytes)) {
+        block = small_block(rounded_bytes);
+    } else {
+        std::int64_t const page = take_pages(block_zone_, pages_of(size_bytes));
+        block = page >= 0 ? address(page) : nullptr;
+    }
+    if (block != nullptr) {
+        ++allocations_;
+        ASAN_UNPOISON_MEMORY_REGION(block, static_cast<std::size_t>(rounded_bytes));
+    }
+    return block;
+}
+
+std::byte* Arena::small_block(std::int64_t size_bytes) {
+    SlabTable::Place place = slabs_.take(size_bytes);
+    if (place.page < 0) {
+        std::int64_t const page = take_pages(slab_zone_, 1);
+        if (page < 0) {
+            return nullptr;
+        }
+        ASAN_POISON_MEMORY_REGION(address(page), static_cast<std::size_t>(kArenaPageBytes));
+        slabs_.add(page, size_bytes);
+        place = slabs_.take(size_bytes);
+    }
+    return address(place.page) + place.offset_bytes;
+}
+
+// The first of `pages` adjacent pages, or -1 when the limit or the addresses do not allow them.
+std::int64_t Arena::take_pages(ExtentMap& zone, std::int64_t pages) {
+    if (pages > (limit_pages_ > 0 ? limit_pages_ : range_.pages) - used_pages_) {
+        return -1;
+    }
+    PagePlace const place = zone.take(pages);
+    if (place.first < 0) {
+        return -1;
+    }
+    used_pages_ += pages;
+    warm_pages_ -= pages - place.cold_pages;
+    most_used_pages_ = std::max(most_used_pages_, used_pages_);
+    peak_pages_ = std::max(peak_pages_, used_pages_);
+    taken_peak_pages_ = std::max(taken_peak_pages_, used_pages_);
+    // Nobody has touched the new pages yet: others go first.
+    cool_down_to(bound_pages());
+    resident_peak_pages_ = std::max(resident_peak_pages_, used_pages_ + warm_pages_);
+    return place.first;
+}
+
+std::int64_t Arena::bound_pages() const {
+    return limit_pages_ > 0 ? limit_pages_ : most_used_pages_;
+}
+
+// Under the lock: a page that is cold in the books must not be taken before it really is.
+void Arena::cool_down_to(std::int64_t resident_pages) {
+    for (ExtentMap* const zone : {&block_zone_, &slab_zone_}) {
+        std::int64_t const excess = used_pages_ + warm_pages_ - resident_pages;
+        if (excess <= 0) {
+            return;
+        }
+        for (PageRun const& run : zone->cool(excess)) {
+            discard(address(run.first), run.pages * kArenaPageBytes);
+            warm_pages_ -= run.pages;
+        }
+    }
+}
+
+void Arena::give_pages(ExtentMap& zone, std::int64_t first) {
+    std::int64_t const pages = zone.give_back(first);
+    ASAN_POISON_MEMORY_REGION(address(first), static_cast<std::size_t>(pages * kArenaPageBytes));
+    used_pages_ -= pages;
+    warm_pages_ += pages;
+    cool_down_to(bound_pages());  // only after the limit was lowered below what was in use
+}
+
+void Arena::free(void* block) noexcept {
+    if (block == nullptr) {
+        return;
+    }
+    SPILLWAY_ASSERT(owns(block), "the block is of this arena");
+    bool last = false;
+    {
+        std::lock_guard const lock(guard_);
+        std::int64_t const page = page_of(block);
+        std::int64_t const offset = static_cast<std::byte*>(block) - address(page);
+        if (page < range_.slab_pages) {
+            free_small({page, offset});
+        } else {
+            SPILLWAY_ASSERT(offset == 0, "no live block starts here");
+            give_pages(block_zone_, page);
+        }
+        --allocations_;
+        last = released_ && allocations_ == 0;
+    }
+    if (last) {
+        delete this;
+    }
+}
+
+void Arena::free_small(SlabTable::Place place) {
+    std::byte* const block = address(place.page) + place.offset_bytes;
+    ASAN_POISON_MEMORY_REGION(block, static_cast<std::size_t>(slabs_.size_of(place)));
+    if (slabs_.give_back(place)) {
+        give_pages(slab_zone_, place.page);
+    }
+}
+
+std::int64_t Arena::size_of(void const* block) const {
+    SPILLWAY_ASSERT(owns(block), "the block is of this arena");
+    std::lock_guard const lock(guard_);
+    std::int64_t const page = page_of(block);
+    std::int64_t const offset = static_cast<std::byte const*>(block) - address(page);
+    if (page < range_.slab_pages) {
+        return slabs_.size_of({page, offset});
+    }
+    SPILLWAY_ASSERT(offset == 0, "no live block starts here");
+    return block_zone_.size_of(page) * kArenaPageBytes;
+}
+
+ArenaUsage Arena::usage() const {
+    std::lock_guard const lock(guard_);
+    return {
+        used_pages_ * kArenaPageBytes, peak_pages_ * kArenaPageBytes,
+        (used_pages_ + warm_pages_) * kArenaPageBytes, resident_peak_pages_ * kArenaPageBytes,
+        allocations_};
+}
+
+std::int64_t Arena::limit_bytes() const {
+    std::lock_guard const lock(guard_);
+    return limit_pages_ * kArenaPageBytes;
+}
+
+std::int64_t Arena::take_peak() {
+    std::lock_guard const lock(guard_);
+    return std::exchange(taken_peak_pages_, used_pages_) * kArenaPageBytes;
+}
+
+void Arena::reset_peak() {
+    std::lock_guard const lock(guard_);
+    peak_pages_ = used_pages_;
+}
+
+void Arena::set_limit(std::int64_t limit_bytes) {
+    SPILLWAY_ASSERT(limit_bytes == 0 || limit_bytes >= kArenaPageBytes, "a limit is a page or more");
+    std::lock_guard const lock(guard_);
+    limit_pages_ = limit_bytes / kArenaPageBytes;
+    cool_down_to(bound_pages());
+}
+
+void Arena::trim() {
+    std::lock_guard const lock(guard_);
+    cool_down_to(0);
+}
+
+}  // namespace spillway

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Which arena an address belongs to, for deleters that are given nothing but a pointer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.h"
+
+namespace spillway {
+
+class Arena;
+
+/// Ranges start and end at multiples of this, so that both fit into one atomic word.
+inline constexpr std::int64_t kArenaUnitBytes = std::int64_t{2} << 20;
+
+/// Makes `arena_of` find `arena` for [first, first + size_bytes). Returns its slot.
+///
+/// Thread  any
+/// Fails   Errc::unsupported: all slots are taken
+[[nodiscard]] Result<std::int64_t> register_arena(
+    Arena* arena, std::byte const* first, std::int64_t size_bytes
+);
+
+/// Order   before the range is unmapped
+void forget_arena(std::int64_t slot) noexcept;
+
+}  // namespace spillway

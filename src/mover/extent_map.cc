@@ -1,0 +1,208 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/extent_map.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/assert.h"
+
+namespace spillway {
+
+namespace {
+
+constexpr int kWarmRunsTried = 8;  ///< the largest ones: they save the most page faults
+
+}  // namespace
+
+ExtentMap::ExtentMap(std::int64_t first, std::int64_t pages) {
+    SPILLWAY_ASSERT(first >= 0 && pages > 0, "a range has pages");
+    insert(first, pages, PageState::cold);
+}
+
+void ExtentMap::insert(std::int64_t first, std::int64_t pages, PageState state) {
+    extents_.emplace(first, Extent{pages, state});
+    if (state != PageState::used) {
+        index_of(state).emplace(pages, first);
+    }
+}
+
+void ExtentMap::erase(Extents::iterator extent) {
+    auto const [pages, state] = extent->second;
+    if (state != PageState::used) {
+        index_of(state).erase({pages, extent->first});
+    }
+    extents_.erase(extent);
+}
+
+// Gives the pages of `run`, which lie in one or more free extents or are one used extent, the state
+// `state`. Returns how many of them were cold.
+std::int64_t ExtentMap::mark(PageRun run, PageState state) {
+    std::int64_t const end = run.first + run.pages;
+    std::int64_t cold_pages = 0;
+    auto extent = std::prev(extents_.upper_bound(run.first));
+    while (extent != extents_.end() && extent->first < end) {
+        std::int64_t const first = extent->first;
+        std::int64_t const last = first + extent->second.pages;
+        PageState const before = extent->second.state;
+        auto const next = std::next(extent);
+        erase(extent);
+        extent = next;
+        if (before == PageState::cold) {
+            cold_pages += std::min(last, end) - std::max(first, run.first);
+        }
+        if (first < run.first) {
+            insert(first, run.first - first, before);
+        }
+        if (last > end) {
+            insert(end, last - end, before);
+        }
+    }
+    if (state != PageState::used) {
+        run = merged(run, state);
+    }
+    insert(run.first, run.pages, state);
+    return cold_pages;
+}
+
+// `run`, which is in no extent now, with the neighbours that have the same state: they are erased.
+PageRun ExtentMap::merged(PageRun run, PageState state) {
+    auto const after = extents_.find(run.first + run.pages);
+    if (after != extents_.end() && after->second.state == state) {
+        run.pages += after->second.pages;
+        erase(after);
+    }
+    auto const beyond = extents_.lower_bound(run.first);
+    if (beyond != extents_.begin()) {
+        auto const before = std::prev(beyond);
+        if (before->second.state == state) {
+            run = {before->first, before->second.pages + run.pages};
+            erase(before);
+        }
+    }
+    return run;
+}
+
+PagePlace ExtentMap::take(std::int64_t pages) {
+    PageRun const run = place_for(pages);
+    if (run.pages == 0) {
+        return {};
+    }
+    return {run.first, mark(run, PageState::used)};
+}
+
+// Zero pages where there is no place.
+PageRun ExtentMap::place_for(std::int64_t pages) const {
+    SPILLWAY_ASSERT(pages > 0, "a block has at least one page");
+    if (auto const best = warm_.lower_bound({pages, 0}); best != warm_.end()) {
+        return {best->second, pages};
+    }
+    int tried = 0;
+    for (auto warm = warm_.rbegin(); warm != warm_.rend() && tried < kWarmRunsTried; ++warm) {
+        PageRun const run = place_around(extents_.find(warm->second), pages);
+        if (run.pages > 0) {
+            return run;
+        }
+        ++tried;
+    }
+    if (auto const best = cold_.lower_bound({pages, 0}); best != cold_.end()) {
+        return {best->second, pages};
+    }
+    return place_anywhere(pages);
+}
+
+// `pages` pages that include the warm extent and free pages beside it.
+PageRun ExtentMap::place_around(Extents::const_iterator warm, std::int64_t pages) const {
+    auto const is_free = [](auto extent) { return extent->second.state != PageState::used; };
+    std::int64_t first = warm->first;
+    std::int64_t end = first + warm->second.pages;
+    for (auto after = std::next(warm); end - first < pages && after != extents_.end(); ++after) {
+        if (!is_free(after)) {
+            break;
+        }
+        end = after->first + after->second.pages;
+    }
+    if (end - first >= pages) {
+        return {first, pages};
+    }
+    for (auto before = warm; end - first < pages && before != extents_.begin();) {
+        --before;
+        if (!is_free(before)) {
+            break;
+        }
+        first = before->first;
+    }
+    return end - first >= pages ? PageRun{end - pages, pages} : PageRun{};
+}
+
+// The lowest run of free pages, warm and cold, that is long enough. Only when addresses are scarce.
+PageRun ExtentMap::place_anywhere(std::int64_t pages) const {
+    PageRun run;
+    for (auto const& [first, extent] : extents_) {
+        if (extent.state == PageState::used) {
+            run = {};
+            continue;
+        }
+        if (run.pages == 0) {
+            run.first = first;
+        }
+        run.pages += extent.pages;
+        if (run.pages >= pages) {
+            return {run.first, pages};
+        }
+    }
+    return {};
+}
+
+std::int64_t ExtentMap::give_back(std::int64_t first) {
+    std::int64_t const pages = size_of(first);
+    static_cast<void>(mark({first, pages}, PageState::warm));
+    return pages;
+}
+
+std::int64_t ExtentMap::size_of(std::int64_t first) const {
+    auto const extent = extents_.find(first);
+    SPILLWAY_ASSERT(
+        extent != extents_.end() && extent->second.state == PageState::used,
+        "no live block starts here"
+    );
+    return extent->second.pages;
+}
+
+std::vector<PageRun> ExtentMap::cool(std::int64_t pages) {
+    std::vector<PageRun> cooled;
+    while (pages > 0 && !warm_.empty()) {
+        auto const [largest, first] = *warm_.rbegin();
+        std::int64_t const taken = std::min(pages, largest);
+        // The low end where the pages below are cold already, so that cold runs grow; else the high.
+        auto const extent = extents_.find(first);
+        bool const low = extent != extents_.begin() &&
+                         std::prev(extent)->second.state == PageState::cold;
+        PageRun const run{low ? first : first + largest - taken, taken};
+        static_cast<void>(mark(run, PageState::cold));
+        cooled.push_back(run);
+        pages -= taken;
+    }
+    return cooled;
+}
+
+void ExtentMap::check() const {
+    std::int64_t end = extents_.begin()->first;
+    PageState before = PageState::used;
+    std::size_t warm = 0;
+    std::size_t cold = 0;
+    for (auto const& [first, extent] : extents_) {
+        SPILLWAY_ASSERT(first == end && extent.pages > 0, "extents cover the range");
+        SPILLWAY_ASSERT(
+            extent.state == PageState::used || extent.state != before, "free neighbours are merged"
+        );
+        warm += extent.state == PageState::warm ? warm_.count({extent.pages, first}) : 0;
+        cold += extent.state == PageState::cold ? cold_.count({extent.pages, first}) : 0;
+        end = first + extent.pages;
+        before = extent.state;
+    }
+    SPILLWAY_ASSERT(warm == warm_.size() && cold == cold_.size(), "the indexes agree");
+}
+
+}  // namespace spillway

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/lanes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace spillway {
+
+std::size_t Lanes::lane_of(Move const& move) {
+    return (move.pool == Pool::host ? 0U : 2U) + (move.is_store() ? 0U : 1U);
+}
+
+Move& Lanes::add(Move move) {
+    CommandId const fence = move.fence;
+    auto const [entry, fresh] = moves_.emplace(fence, std::move(move));
+    SPILLWAY_ASSERT(fresh, "a fence is given once");
+    waiting_[lane_of(entry->second)].push_back(&entry->second);
+    return entry->second;
+}
+
+Move* Lanes::find(CommandId fence) {
+    auto const entry = moves_.find(fence);
+    return entry == moves_.end() ? nullptr : &entry->second;
+}
+
+bool Lanes::may_go(Move const& move) const {
+    return move.device_ready &&
+           std::all_of(move.after.begin(), move.after.end(), [this](CommandId fence) {
+               return ended(fence);
+           });
+}
+
+Move* Lanes::ready(std::size_t lane) {
+    if (waiting_[lane].empty()) {
+        return nullptr;
+    }
+    Move* const head = waiting_[lane].front();
+    return may_go(*head) || failure_of(*head) ? head : nullptr;
+}
+
+std::optional<Failure> Lanes::failure_of(Move const& move) const {
+    for (CommandId const fence : move.after) {
+        if (auto const failed = failed_.find(fence); failed != failed_.end()) {
+            return failed->second;
+        }
+    }
+    return std::nullopt;
+}
+
+void Lanes::start(Move& move) {
+    std::deque<Move*>& lane = waiting_[lane_of(move)];
+    SPILLWAY_ASSERT(lane.front() == &move, "a lane starts in order");
+    lane.pop_front();
+    move.started = true;
+}
+
+Move Lanes::end(CommandId fence, std::optional<Failure> failure) {
+    auto const entry = moves_.find(fence);
+    SPILLWAY_ASSERT(entry != moves_.end() && entry->second.started, "what ends was started");
+    Move move = std::move(entry->second);
+    moves_.erase(entry);
+    if (failure) {
+        failed_.emplace(fence, std::move(*failure));
+    }
+    return move;
+}
+
+std::vector<Move> Lanes::drop_waiting() {
+    std::vector<Move> dropped;
+    for (std::deque<Move*>& lane : waiting_) {
+        for (Move* const move : lane) {
+            dropped.push_back(std::move(*move));
+            moves_.erase(dropped.back().fence);
+        }
+        lane.clear();
+    }
+    return dropped;
+}
+
+}  // namespace spillway

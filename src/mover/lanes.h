@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The mover's queues: which store or load may start now, and which must fail because one that it
+// waits for did (mover.h, Note [How commands wait]). No thread, no clock, no I/O.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/place.h"
+#include "base/result.h"
+
+namespace spillway {
+
+/// A store or load that has been given and has not ended.
+struct Move {
+    CommandId fence{};
+    BlockId block{};
+    Pool pool = Pool::host;
+    std::span<std::byte const> from{};   ///< of a store; else empty
+    std::span<std::byte> to{};           ///< of a load; else empty
+    std::shared_ptr<void const> hold{};  ///< the second owner of those bytes
+    std::vector<CommandId> after{};
+    bool device_ready = false;
+    bool started = false;
+
+    [[nodiscard]] bool is_store() const { return to.empty(); }
+};
+
+/// A command that failed first, of a chain of commands that wait for each other.
+struct Failure {
+    CommandId first;
+    Error error;
+};
+
+/// Thread  not thread-safe
+class Lanes {
+  public:
+    static constexpr std::size_t kCount = 4;
+    /// Each away pool has a lane for stores and one for loads.
+    [[nodiscard]] static std::size_t lane_of(Move const& move);
+
+    /// Queues a move. Its fence is new (checked). The reference is good until its `end`.
+    Move& add(Move move);
+
+    [[nodiscard]] Move* find(CommandId fence);
+
+    /// The move at the head of `lane` if it may start or must fail now; else nullptr.
+    [[nodiscard]] Move* ready(std::size_t lane);
+
+    /// Whether the fence of `move` can no longer pass: why.
+    [[nodiscard]] std::optional<Failure> failure_of(Move const& move) const;
+
+    /// Takes a ready move from the head of its lane.
+    void start(Move& move);
+
+    /// Forgets a move that has been started. Returns it, for its hold.
+    ///
+    /// Order   a failure is remembered, for those that name its fence later
+    Move end(CommandId fence, std::optional<Failure> failure);
+
+    /// Forgets every move that has not started. Returns them.
+    [[nodiscard]] std::vector<Move> drop_waiting();
+
+    [[nodiscard]] bool ended(CommandId fence) const { return !moves_.contains(fence); }
+    [[nodiscard]] std::int64_t under_way() const { return std::ssize(moves_); }
+
+  private:
+    [[nodiscard]] bool may_go(Move const& move) const;
+
+    std::unordered_map<CommandId, Move> moves_;
+    std::array<std::deque<Move*>, kCount> waiting_;
+    std::unordered_map<CommandId, Failure> failed_;
+};
+
+}  // namespace spillway
