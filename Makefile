@@ -1,0 +1,132 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# The only entry point. Every target sets up and builds what it needs, also in a fresh clone.
+#
+#   TORCH=2.11.0           another torch than the default one (2.15.0), in a build folder of its own
+#   SPILLWAY_PYTHON=path   a Python whose torch is to be used; nothing is downloaded then
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+TORCH ?=
+ifdef SPILLWAY_PYTHON
+export SPILLWAY_PYTHON
+endif
+
+# The default torch has no version in its folder's name.
+ifeq ($(filter-out 2.15.0,$(TORCH)),)
+torch_option :=
+torch_folder := build/torch
+else
+torch_option := --torch $(TORCH)
+torch_folder := build/torch-$(TORCH)
+endif
+
+# One line, before anything is done, where packages are missing and cannot be installed.
+goals := $(or $(MAKECMDGOALS),help)
+ifneq ($(filter-out help clean distclean hooks,$(goals)),)
+groups := build check $(if $(filter bench-%,$(goals)),bench) $(if $(filter tidy,$(goals)),tidy)
+cannot := $(shell tools/setup.sh preflight $(groups))
+ifneq ($(cannot),)
+$(error $(cannot))
+endif
+endif
+
+counts := python3 tools/count_tests.py
+
+.PHONY: help
+help: ## This list
+	@grep -hE '^[a-z%-]+:.*##' $(firstword $(MAKEFILE_LIST)) | \
+	    awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@echo '  (TORCH=2.11.0 ... another torch; SPILLWAY_PYTHON=path: use the torch of that Python)'
+
+.PHONY: packages
+packages:
+	@tools/setup.sh packages build check
+
+.PHONY: setup
+setup: packages ## Install what is missing: Debian packages, torch into .venv
+	@tools/setup.sh torch $(TORCH) >/dev/null
+
+.PHONY: build
+build: packages ## Build everything as users run it; leaves build/bin/spillway and build/lib
+	@tools/build.sh torch $(torch_option)
+	@ln -sfn $(notdir $(torch_folder))/bin build/bin && ln -sfn $(notdir $(torch_folder))/lib build/lib
+
+.PHONY: demo
+demo: build ## Train under a third of the memory that plain training takes; one table, ./demo.json
+	@python3 bench/demo.py --build $(torch_folder)
+
+.PHONY: test
+test: ## Everything that CI runs; seconds by part; last line: N passed, N failed
+	@python3 tools/run_parts.py $(if $(TORCH),--torch $(TORCH))
+
+.PHONY: test-fast
+test-fast: packages ## The inner loop: the core's tests, no torch
+	@tools/build.sh core-debug
+	@$(counts) build/core-debug
+
+.PHONY: test-torch
+test-torch: packages ## The tests of the build that users run, torch's and end-to-end ones among them
+	@tools/build.sh torch $(torch_option)
+	@$(counts) $(torch_folder)
+
+.PHONY: test-smoke
+test-smoke: packages ## A cheap subset against another torch: make test-smoke TORCH=2.11.0
+	@tools/build.sh torch $(torch_option) spillway_torch_driver_test
+	@$(counts) $(torch_folder) -R '^torch_driver$$'
+
+.PHONY: asan
+asan: packages ## All tests, torch's too, under AddressSanitizer and UBSan
+	@tools/build.sh asan $(torch_option)
+	@$(counts) $(torch_folder:build/torch%=build/asan%)
+
+.PHONY: tsan
+tsan: packages ## The core's tests under ThreadSanitizer
+	@tools/build.sh tsan
+	@$(counts) build/tsan
+
+.PHONY: check
+check: packages ## Format, layers, sizes, lints, the tools' own tests, each header alone
+	@python3 tools/check.py
+.PHONY: check-fast
+check-fast: ## What the git hook runs: format, layers, sizes, lints
+	@python3 tools/check.py --fast
+
+.PHONY: check-readme
+check-readme: build ## README's commands and links
+	@python3 tools/check_readme.py
+
+.PHONY: fmt
+fmt: packages ## Format the tree in place
+	@python3 tools/check.py --fix
+
+.PHONY: tidy
+tidy: packages ## clang-tidy on the core (FILES='src/tier/.*' for some)
+	@tools/setup.sh packages tidy
+	@tools/build.sh core-debug
+	@run-clang-tidy-14 -quiet -p build/core-debug '$(or $(FILES),/(src|cli|tests)/.*)'
+
+benches := bench-step bench-nvme bench-hook bench-ledger bench-leak
+.PHONY: $(benches)
+bench-step: ## Step time under the cap against plain training
+bench-nvme: ## Throughput to NVMe against fio
+bench-hook: ## Cost of our saved-variable hooks against Python's
+bench-ledger: ## The ledger against the allocator and the process
+bench-leak: ## Growth of memory and files over a thousand steps
+$(benches): bench-%: build
+	@tools/setup.sh packages bench
+	@python3 bench/$*.py --build $(torch_folder)
+
+.PHONY: hooks
+hooks: ## Run check-fast before each git commit
+	git config core.hooksPath tools/hooks
+
+.PHONY: clean
+clean: ## Remove what was built (keeps .venv)
+	rm -rf build
+.PHONY: distclean
+distclean: clean ## Remove what was built and set up
+	rm -rf .venv

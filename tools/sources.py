@@ -1,0 +1,39 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""The tree's own files, and C++ text without comments and literals. Shared by the checks."""
+
+import pathlib
+import re
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+_NOT_OURS = {"build", ".venv", ".git", "__pycache__"}
+
+
+def all_files(root: pathlib.Path = ROOT) -> list[str]:
+    """Paths relative to `root`: what git knows or would take; without git, all but build folders."""
+    listing = subprocess.run(
+        ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"],
+        capture_output=True, text=True, check=False)
+    if listing.returncode == 0:
+        return sorted(p for p in set(listing.stdout.splitlines()) if (root / p).is_file())
+    found = (p.relative_to(root) for p in root.rglob("*") if p.is_file())
+    return sorted(str(p) for p in found if not _NOT_OURS.intersection(p.parts))
+
+
+def cpp_files(root: pathlib.Path = ROOT) -> list[str]:
+    return [p for p in all_files(root) if p.endswith((".h", ".cc", ".cu", ".cuh"))]
+
+
+_COMMENT_OR_LITERAL = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^()\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"'
+    r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'", re.DOTALL)
+
+
+def code_only(text: str) -> str:
+    """`text` with comments blank and literals empty; every line keeps its number."""
+    def blank(match: re.Match[str]) -> str:
+        token = match.group(0)
+        kept = "\n" * token.count("\n")
+        return kept if token.startswith(("//", "/*")) else '""' + kept
+    return _COMMENT_OR_LITERAL.sub(blank, text)
