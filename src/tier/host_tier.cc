@@ -86,7 +86,7 @@ void HostTier::give_slot_back(std::int64_t slot) noexcept {
 }
 
 void HostTier::store(Reservation const& room, std::span<std::byte const> from, TierDone done) {
-    Result<Slot*> slot = slots_.begin(room.slot(), Direction::store, std::ssize(from));
+    Result<TierSlot*> slot = slots_.begin(room.slot(), Direction::store, std::ssize(from));
     if (!slot.ok()) {
         done(Error{slot.error().code, slot.error().what, name()});
         return;
@@ -95,7 +95,7 @@ void HostTier::store(Reservation const& room, std::span<std::byte const> from, T
 }
 
 void HostTier::load(Reservation const& room, std::span<std::byte> to, TierDone done) {
-    Result<Slot*> slot = slots_.begin(room.slot(), Direction::load, std::ssize(to));
+    Result<TierSlot*> slot = slots_.begin(room.slot(), Direction::load, std::ssize(to));
     if (!slot.ok()) {
         done(Error{slot.error().code, slot.error().what, name()});
         return;
@@ -143,7 +143,7 @@ void HostTier::run_copy(Copy copy) {
 Result<void> HostTier::damage(
     Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
 ) {
-    Result<Slot const*> const slot = slots_.at_rest(room.slot());
+    Result<TierSlot const*> const slot = slots_.at_rest(room.slot());
     if (!slot.ok()) {
         return slot.error();
     }

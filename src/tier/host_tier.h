@@ -42,7 +42,7 @@ class HostTier final : public Tier {
     struct Copy {
         Direction way = Direction::store;
         std::int64_t slot_number = -1;
-        Slot* slot = nullptr;
+        TierSlot* slot = nullptr;
         std::span<std::byte const> from;  ///< of a store
         std::span<std::byte> to;          ///< of a load
         TierDone done;

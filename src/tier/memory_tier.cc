@@ -50,7 +50,7 @@ std::byte* MemoryTier::bytes_of(std::int64_t slot) {
 }
 
 void MemoryTier::store(Reservation const& room, std::span<std::byte const> from, TierDone done) {
-    Result<Slot*> slot = slots_.begin(room.slot(), Direction::store, std::ssize(from));
+    Result<TierSlot*> slot = slots_.begin(room.slot(), Direction::store, std::ssize(from));
     if (!slot.ok()) {
         done(slot.error());
         return;
@@ -61,7 +61,7 @@ void MemoryTier::store(Reservation const& room, std::span<std::byte const> from,
 }
 
 void MemoryTier::load(Reservation const& room, std::span<std::byte> to, TierDone done) {
-    Result<Slot*> slot = slots_.begin(room.slot(), Direction::load, std::ssize(to));
+    Result<TierSlot*> slot = slots_.begin(room.slot(), Direction::load, std::ssize(to));
     if (!slot.ok()) {
         done(Error{slot.error().code, slot.error().what, name()});
         return;
@@ -80,7 +80,7 @@ void MemoryTier::load(Reservation const& room, std::span<std::byte> to, TierDone
 Result<void> MemoryTier::damage(
     Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
 ) {
-    Result<Slot const*> const slot = slots_.at_rest(room.slot());
+    Result<TierSlot const*> const slot = slots_.at_rest(room.slot());
     if (!slot.ok()) {
         return slot.error();
     }

@@ -165,7 +165,7 @@ void NvmeTier::start(
         done(Error{Errc::unsupported, "a tier is used after a fork", name_});
         return;
     }
-    Result<Slot*> const slot = slots_.begin(room.slot(), way, size);
+    Result<TierSlot*> const slot = slots_.begin(room.slot(), way, size);
     if (!slot.ok()) {
         done(Error{slot.error().code, slot.error().what, name_});
         return;
@@ -194,7 +194,7 @@ void NvmeTier::end(Transfer& transfer) {
 Result<void> NvmeTier::damage(
     Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
 ) {
-    Result<Slot const*> const slot = slots_.at_rest(room.slot());
+    Result<TierSlot const*> const slot = slots_.at_rest(room.slot());
     if (!slot.ok()) {
         return slot.error();
     }

@@ -26,7 +26,7 @@ std::int64_t SlotTable::add(
         number = unused_.back();
         unused_.pop_back();
     }
-    Slot& slot = slots_[static_cast<std::size_t>(number)];
+    TierSlot& slot = slots_[static_cast<std::size_t>(number)];
     slot.place = place;
     slot.size_bytes = size_bytes;
     slot.rounded_bytes = rounded_bytes;
@@ -40,7 +40,7 @@ std::int64_t SlotTable::add(
 
 SlotTable::Place SlotTable::remove(std::int64_t number) noexcept {
     std::lock_guard const lock(guard_);
-    Slot& slot = slots_[static_cast<std::size_t>(number)];
+    TierSlot& slot = slots_[static_cast<std::size_t>(number)];
     SPILLWAY_ASSERT(slot.taken, "a slot is given back twice");
     SPILLWAY_ASSERT(
         slot.stores_in_flight == 0 && slot.loads_in_flight == 0,
@@ -52,10 +52,10 @@ SlotTable::Place SlotTable::remove(std::int64_t number) noexcept {
     return {slot.place, slot.size_bytes};
 }
 
-Result<Slot*> SlotTable::begin(std::int64_t number, Direction way, std::int64_t size_bytes) {
+Result<TierSlot*> SlotTable::begin(std::int64_t number, Direction way, std::int64_t size_bytes) {
     std::lock_guard const lock(guard_);
     SPILLWAY_ASSERT(number >= 0 && number < std::ssize(slots_), "no such slot");
-    Slot& slot = slots_[static_cast<std::size_t>(number)];
+    TierSlot& slot = slots_[static_cast<std::size_t>(number)];
     SPILLWAY_ASSERT(slot.taken, "a store or load needs a reservation");
     SPILLWAY_ASSERT(slot.size_bytes == size_bytes, "a span has the size of its reservation");
     SPILLWAY_ASSERT(slot.stores_in_flight == 0, "a block is used before its store has ended");
@@ -77,7 +77,7 @@ Result<Slot*> SlotTable::begin(std::int64_t number, Direction way, std::int64_t 
 
 void SlotTable::end(std::int64_t number, Direction way, bool ok) noexcept {
     std::lock_guard const lock(guard_);
-    Slot& slot = slots_[static_cast<std::size_t>(number)];
+    TierSlot& slot = slots_[static_cast<std::size_t>(number)];
     bool const is_store = way == Direction::store;
     if (is_store) {
         --slot.stores_in_flight;
@@ -108,9 +108,9 @@ TierCounters SlotTable::counters() const {
     return now;
 }
 
-Result<Slot const*> SlotTable::at_rest(std::int64_t number) const {
+Result<TierSlot const*> SlotTable::at_rest(std::int64_t number) const {
     std::lock_guard const lock(guard_);
-    Slot const& slot = slots_[static_cast<std::size_t>(number)];
+    TierSlot const& slot = slots_[static_cast<std::size_t>(number)];
     if (!slot.taken || !slot.stored || slot.stores_in_flight + slot.loads_in_flight > 0) {
         return Error{Errc::bad_argument, "no block lies there, or it is under way", ""};
     }

@@ -19,7 +19,7 @@ namespace spillway {
 enum class Direction : std::uint8_t { store, load };
 
 /// One reserved place. Its address is stable while it is reserved.
-struct Slot {
+struct TierSlot {
     std::int64_t place = 0;                ///< first byte in the file or arena
     std::int64_t size_bytes = 0;           ///< what was asked for
     std::int64_t rounded_bytes = 0;        ///< what it takes up
@@ -51,7 +51,7 @@ class SlotTable {
     /// Starts a store or load of `size_bytes`, which must be the slot's size.
     ///
     /// Fails   Errc::bad_argument: a load of what was never stored
-    [[nodiscard]] Result<Slot*> begin(std::int64_t slot, Direction way, std::int64_t size_bytes);
+    [[nodiscard]] Result<TierSlot*> begin(std::int64_t slot, Direction way, std::int64_t size_bytes);
 
     /// Ends what `begin` started. Called before the `done` of the caller.
     void end(std::int64_t slot, Direction way, bool ok) noexcept;
@@ -60,13 +60,13 @@ class SlotTable {
     [[nodiscard]] TierCounters counters() const;
 
     /// The slot, when a block is stored there and nothing is under way. For fault tests.
-    [[nodiscard]] Result<Slot const*> at_rest(std::int64_t slot) const;
+    [[nodiscard]] Result<TierSlot const*> at_rest(std::int64_t slot) const;
 
   private:
     using Clock = std::chrono::steady_clock;
 
     mutable std::mutex guard_;
-    std::deque<Slot> slots_;
+    std::deque<TierSlot> slots_;
     std::vector<std::int64_t> unused_;
     TierCounters counters_;
     int in_flight_[2] = {0, 0};             ///< by Direction
