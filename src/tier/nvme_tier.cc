@@ -74,7 +74,7 @@ class NvmeTier final : public Tier {
     void start(
         Direction way, Reservation const& room, std::byte* memory, std::int64_t size, TierDone done
     );
-    void end(Transfer& transfer);
+    void end(FileTransfer& transfer);
     [[nodiscard]] bool forked() const { return ::getpid() != owner_; }
 
     std::string const name_;
@@ -170,19 +170,19 @@ void NvmeTier::start(
         done(Error{slot.error().code, slot.error().what, name_});
         return;
     }
-    auto transfer = std::make_unique<Transfer>();
+    auto transfer = std::make_unique<FileTransfer>();
     transfer->way = way;
     transfer->slot_number = room.slot();
     transfer->file_offset = (*slot)->place;
     transfer->memory = memory;
     transfer->size_bytes = size;
     transfer->checksums = (*slot)->checksums.data();
-    transfer->finished = [this](Transfer& ended) { end(ended); };
+    transfer->finished = [this](FileTransfer& ended) { end(ended); };
     transfer->done = std::move(done);
     engine_->start(std::move(transfer));
 }
 
-void NvmeTier::end(Transfer& transfer) {
+void NvmeTier::end(FileTransfer& transfer) {
     slots_.end(transfer.slot_number, transfer.way, !transfer.error);
     if (transfer.error) {
         transfer.done(*transfer.error);

@@ -65,7 +65,7 @@ Result<void> PreadPool::register_memory(std::span<std::byte>) {
     return Error{Errc::unsupported, "no io_uring here to register memory with", options_.label};
 }
 
-void PreadPool::start(std::unique_ptr<Transfer> transfer) {
+void PreadPool::start(std::unique_ptr<FileTransfer> transfer) {
     {
         std::lock_guard const lock(guard_);
         waiting_[static_cast<std::size_t>(transfer->way)].push(transfer.get());
@@ -96,8 +96,8 @@ void PreadPool::run(Worker const& worker) {
 bool PreadPool::take_piece(Piece& piece) {
     turn_ = turn_ == Direction::store ? Direction::load : Direction::store;
     auto const mine = static_cast<std::size_t>(turn_);
-    Chain<Transfer>& lane = waiting_[mine].empty() ? waiting_[1 - mine] : waiting_[mine];
-    Transfer* const transfer = lane.front();
+    Chain<FileTransfer>& lane = waiting_[mine].empty() ? waiting_[1 - mine] : waiting_[mine];
+    FileTransfer* const transfer = lane.front();
     if (transfer == nullptr) {
         return false;
     }
@@ -116,7 +116,7 @@ bool PreadPool::take_piece(Piece& piece) {
 void PreadPool::end_piece(
     Piece const& piece, Result<void> result, std::unique_lock<std::mutex>& lock
 ) {
-    Transfer& transfer = *piece.transfer;
+    FileTransfer& transfer = *piece.transfer;
     --transfer.open_pieces;
     if (!result.ok()) {
         transfer.fail(result.error());
@@ -127,7 +127,7 @@ void PreadPool::end_piece(
     }
     if (!transfer.queued && transfer.open_pieces == 0) {
         lock.unlock();
-        std::unique_ptr<Transfer> const owner(&transfer);
+        std::unique_ptr<FileTransfer> const owner(&transfer);
         owner->finished(*owner);
         lock.lock();
     }
@@ -160,7 +160,7 @@ Result<void> PreadPool::move(Piece const& piece, AlignedBuffer const& staging) c
 }
 
 Result<void> PreadPool::store(Piece const& piece, AlignedBuffer const& staging) const {
-    Transfer const& transfer = *piece.transfer;
+    FileTransfer const& transfer = *piece.transfer;
     std::byte* memory = transfer.memory + piece.first;
     auto const size = static_cast<std::size_t>(piece.size);
     transfer.checksums[piece.first / options_.block_bytes] = checksum_of({memory, size});
@@ -175,7 +175,7 @@ Result<void> PreadPool::store(Piece const& piece, AlignedBuffer const& staging) 
 }
 
 Result<void> PreadPool::load(Piece const& piece, AlignedBuffer const& staging) const {
-    Transfer const& transfer = *piece.transfer;
+    FileTransfer const& transfer = *piece.transfer;
     std::byte* const memory = transfer.memory + piece.first;
     std::int64_t const offset = transfer.file_offset + piece.first;
     auto const size = static_cast<std::size_t>(piece.size);

@@ -25,14 +25,14 @@ class PreadPool final : public IoEngine {
     [[nodiscard]] static Result<std::unique_ptr<IoEngine>> make(EngineOptions const& options);
     ~PreadPool() override;
 
-    void start(std::unique_ptr<Transfer> transfer) override;
+    void start(std::unique_ptr<FileTransfer> transfer) override;
     [[nodiscard]] std::int64_t staging_bytes() const override;
     [[nodiscard]] Result<void> register_memory(std::span<std::byte> memory) override;
     void forget_memory(std::span<std::byte>) noexcept override {}
 
   private:
     struct Piece {
-        Transfer* transfer = nullptr;
+        FileTransfer* transfer = nullptr;
         std::int64_t first = 0;
         std::int64_t size = 0;
     };
@@ -59,7 +59,7 @@ class PreadPool final : public IoEngine {
 
     std::mutex guard_;  ///< of what follows, and of the engine's part of every transfer
     std::condition_variable changed_;
-    Chain<Transfer> waiting_[2];
+    Chain<FileTransfer> waiting_[2];
     Direction turn_ = Direction::store;
     bool stopping_ = false;
 };

@@ -51,7 +51,9 @@ class SlotTable {
     /// Starts a store or load of `size_bytes`, which must be the slot's size.
     ///
     /// Fails   Errc::bad_argument: a load of what was never stored
-    [[nodiscard]] Result<TierSlot*> begin(std::int64_t slot, Direction way, std::int64_t size_bytes);
+    [[nodiscard]] Result<TierSlot*> begin(
+        std::int64_t slot, Direction way, std::int64_t size_bytes
+    );
 
     /// Ends what `begin` started. Called before the `done` of the caller.
     void end(std::int64_t slot, Direction way, bool ok) noexcept;

@@ -18,18 +18,19 @@
 namespace spillway {
 
 /// A block cut into pieces of one I/O each. An engine issues the pieces in order; they end in any.
-struct Transfer {
+struct FileTransfer {
     Direction way = Direction::store;
     std::int64_t slot_number = -1;
     std::int64_t file_offset = 0;  ///< a multiple of kBlockAlign
     std::byte* memory = nullptr;   ///< a store only reads it
     std::int64_t size_bytes = 0;
     std::uint64_t* checksums = nullptr;  ///< one a piece: written by a store, checked by a load
-    std::function<void(Transfer&)> finished;  ///< once, on a thread of the engine, without locks
-    TierDone done;                            ///< of the tier's caller
+    std::function<void(FileTransfer&)>
+        finished;   ///< once, on a thread of the engine, without locks
+    TierDone done;  ///< of the tier's caller
 
     // Kept by the engine.
-    Transfer* next = nullptr;
+    FileTransfer* next = nullptr;
     bool queued = true;  ///< pieces are left to issue
     std::int64_t issued_bytes = 0;
     std::int64_t open_pieces = 0;
@@ -88,7 +89,7 @@ class IoEngine {
     /// Finishes what was started.
     virtual ~IoEngine() = default;
 
-    virtual void start(std::unique_ptr<Transfer> transfer) = 0;
+    virtual void start(std::unique_ptr<FileTransfer> transfer) = 0;
     [[nodiscard]] virtual std::int64_t staging_bytes() const = 0;
 
     /// See Tier::register_memory.

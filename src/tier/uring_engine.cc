@@ -80,7 +80,7 @@ UringEngine::~UringEngine() {
     thread_.join();
 }
 
-void UringEngine::start(std::unique_ptr<Transfer> transfer) {
+void UringEngine::start(std::unique_ptr<FileTransfer> transfer) {
     bool was_empty = false;
     {
         std::lock_guard const lock(guard_);
@@ -168,7 +168,7 @@ bool UringEngine::can_stop() const {
 
 void UringEngine::take_inbox() {
     std::lock_guard const lock(guard_);
-    while (Transfer* const transfer = inbox_.pop()) {
+    while (FileTransfer* const transfer = inbox_.pop()) {
         lane_of(transfer->way).waiting.push(transfer);
     }
     stop_seen_ = stopping_;
@@ -184,7 +184,7 @@ void UringEngine::issue_all() {
 
 bool UringEngine::issue_next(Direction way) {
     Lane& lane = lane_of(way);
-    Transfer* const transfer = lane.waiting.front();
+    FileTransfer* const transfer = lane.waiting.front();
     if (transfer == nullptr || lane.in_flight == options_.queue_depth || free_pieces_.empty()) {
         return false;
     }
@@ -209,7 +209,7 @@ bool UringEngine::issue_next(Direction way) {
 }
 
 /// False when it needs a staging buffer and none is free.
-bool UringEngine::set_up(Piece& piece, Transfer const& transfer) {
+bool UringEngine::set_up(Piece& piece, FileTransfer const& transfer) {
     piece = Piece{.next = piece.next};
     piece.first = transfer.issued_bytes;
     piece.size = std::min(options_.block_bytes, transfer.size_bytes - piece.first);
@@ -237,7 +237,7 @@ bool UringEngine::set_up(Piece& piece, Transfer const& transfer) {
 }
 
 void UringEngine::add_to_ring(Piece& piece) {
-    Transfer const& transfer = *piece.transfer;
+    FileTransfer const& transfer = *piece.transfer;
     bool const staged = piece.staging >= 0;
     bool const added = ring_->add({
         .way = transfer.way,
@@ -270,7 +270,7 @@ void UringEngine::on_completion(Piece& piece, std::int32_t result) {
         return;
     }
     if (piece.moved < piece.io_size) {
-        Transfer& transfer = *piece.transfer;
+        FileTransfer& transfer = *piece.transfer;
         std::int64_t const at = transfer.file_offset + piece.first + piece.moved;
         transfer.fail(system_error(
             fmt::format(
@@ -296,7 +296,7 @@ bool UringEngine::retry(Piece& piece, std::int32_t result) {
 }
 
 void UringEngine::end_io(Piece& piece) {
-    Transfer& transfer = *piece.transfer;
+    FileTransfer& transfer = *piece.transfer;
     --lane_of(transfer.way).in_flight;
     piece.io_ended = true;
     if (piece.staging >= 0) {
@@ -330,7 +330,7 @@ bool UringEngine::sum_one() {
 }
 
 void UringEngine::sum(Piece const& piece) {
-    Transfer& transfer = *piece.transfer;
+    FileTransfer& transfer = *piece.transfer;
     if (transfer.error) {
         return;  // what is left of it does not matter
     }
@@ -346,7 +346,7 @@ void UringEngine::sum(Piece const& piece) {
 }
 
 void UringEngine::end_piece(Piece& piece) {
-    Transfer& transfer = *piece.transfer;
+    FileTransfer& transfer = *piece.transfer;
     free_pieces_.push(&piece);
     --transfer.open_pieces;
     if (transfer.queued && transfer.error) {  // it is its lane's first: later ones are not issued
@@ -354,7 +354,7 @@ void UringEngine::end_piece(Piece& piece) {
         transfer.queued = false;
     }
     if (!transfer.queued && transfer.open_pieces == 0) {
-        std::unique_ptr<Transfer> const owner(&transfer);
+        std::unique_ptr<FileTransfer> const owner(&transfer);
         owner->finished(*owner);
     }
 }

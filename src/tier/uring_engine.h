@@ -24,7 +24,7 @@ class UringEngine final : public IoEngine {
     [[nodiscard]] static Result<std::unique_ptr<IoEngine>> make(EngineOptions const& options);
     ~UringEngine() override;
 
-    void start(std::unique_ptr<Transfer> transfer) override;
+    void start(std::unique_ptr<FileTransfer> transfer) override;
     [[nodiscard]] std::int64_t staging_bytes() const override { return staging_.size_bytes(); }
     [[nodiscard]] Result<void> register_memory(std::span<std::byte> memory) override;
     void forget_memory(std::span<std::byte> memory) noexcept override;
@@ -33,7 +33,7 @@ class UringEngine final : public IoEngine {
     /// One I/O of a transfer. It is free again when it was both moved and summed.
     struct Piece {
         Piece* next = nullptr;
-        Transfer* transfer = nullptr;
+        FileTransfer* transfer = nullptr;
         std::int64_t first = 0;    ///< offset in the block
         std::int64_t size = 0;     ///< payload
         std::int64_t io_size = 0;  ///< payload rounded up to what the disk takes
@@ -44,7 +44,7 @@ class UringEngine final : public IoEngine {
         bool summed = false;
     };
     struct Lane {
-        Chain<Transfer> waiting;
+        Chain<FileTransfer> waiting;
         int in_flight = 0;
     };
 
@@ -56,7 +56,7 @@ class UringEngine final : public IoEngine {
     void take_inbox();
     void issue_all();
     [[nodiscard]] bool issue_next(Direction way);
-    [[nodiscard]] bool set_up(Piece& piece, Transfer const& transfer);
+    [[nodiscard]] bool set_up(Piece& piece, FileTransfer const& transfer);
     void add_to_ring(Piece& piece);
     [[nodiscard]] bool reap();
     void on_completion(Piece& piece, std::int32_t result);
@@ -88,7 +88,7 @@ class UringEngine final : public IoEngine {
     Lane lanes_[2];
 
     std::mutex guard_;  ///< of what follows
-    Chain<Transfer> inbox_;
+    Chain<FileTransfer> inbox_;
     bool stopping_ = false;
     std::vector<std::span<std::byte>> registered_;  ///< by buffer index; empty where free
 
