@@ -25,17 +25,20 @@
 namespace spillway {
 
 class TorchSession;  // the implementation, in src/torch_driver
+class OperatorWatch;
+struct Recorder;
 
 /// What a session may use. Budgets are bytes; 0 means none of it (device: no cap).
 struct SessionOptions {
     std::int64_t device_budget_bytes = 0;
     std::int64_t host_budget_bytes = 0;
-    std::string nvme;                    ///< a folder; empty: no NVMe tier
+    std::string nvme = {};               ///< a folder; empty: no NVMe tier
     std::int64_t nvme_budget_bytes = 0;  ///< 0 with a folder: nine tenths of its free space
     bool nvme_allow_tmpfs = false;
     std::string policy = "online";      ///< "online" or "keep_all"
     std::int64_t min_value_bytes = -1;  ///< smaller saved tensors stay; -1: measured default
-    std::string record_events;          ///< a file for the event and command log; empty: none
+    bool whole_process = false;         ///< count every thread's allocations, not the opener's only
+    std::string record_events = {};     ///< a file for the event and command log; empty: none
 };
 
 /// One training session on the calling thread's device (CPU today).
@@ -66,13 +69,11 @@ class Session {
     /// What was done so far.
     [[nodiscard]] Report report() const;
 
-    /// Starts the peaks afresh at what is in use now.
-    void reset_peaks();
-
   private:
     friend class Recording;
     explicit Session(std::shared_ptr<TorchSession> impl);
-    std::shared_ptr<TorchSession> impl_;
+    std::shared_ptr<TorchSession> impl_;  ///< shared with the graphs that were recorded
+    std::unique_ptr<OperatorWatch> watch_;
 };
 
 /// While it lives, tensors that autograd saves on this thread are Spillway's to keep or move.
@@ -85,7 +86,7 @@ class Recording {
     Recording& operator=(Recording const&) = delete;
 
   private:
-    std::shared_ptr<TorchSession> outer_;
+    std::unique_ptr<Recorder> outer_;
 };
 
 /// What stock torch allocates on the CPU, counted and passed through; for measurements of plain

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The loop's other half: one method a command. No lock is held while one runs.
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "session/loop.h"
+
+#include <algorithm>
+#include <string>
+
+namespace spillway {
+
+Result<void> Loop::execute(std::vector<Command> const& commands) {
+    Result<void> outcome;
+    for (Command const& command : commands) {
+        Result<void> one = execute(command);
+        if (!one.ok() && outcome.ok()) {
+            outcome = std::move(one);
+        }
+    }
+    return outcome;
+}
+
+/// The error of the first fence that `command` waits for and that failed, or null.
+Error const* Loop::failure_of(Command const& command) {
+    std::lock_guard const lock(mutex_);
+    for (CommandId const fence : command.after) {
+        auto const at = failed_.find(fence);
+        if (at != failed_.end()) {
+            return &at->second;
+        }
+    }
+    return nullptr;
+}
+
+/// Remembers that a command failed or could not start, and queues the event.
+void Loop::fail(Command const& command, Error const& error) {
+    std::lock_guard const lock(mutex_);
+    failed_.emplace(command.id, error);
+    queued_.push_back(Failed{command.id, error.code == Errc::tier_full, error.message()});
+}
+
+Result<void> Loop::execute(Command const& command) {
+    if (command.kind == CommandKind::wait) {
+        wait(command);
+        return {};
+    }
+    if (Error const* const cause = failure_of(command)) {
+        Error const error = *cause;
+        fail(command, error);
+        if (command.kind == CommandKind::bind) {
+            bound(command.value);
+            return Error{
+                error.code,
+                "cannot bring back " + driver_.describe(command.value) + ": " + error.message(),
+                ""};
+        }
+        return {};
+    }
+    switch (command.kind) {
+        case CommandKind::reserve:
+            return reserve(command);
+        case CommandKind::release:
+            release(command);
+            return {};
+        case CommandKind::store:
+            store(command);
+            return {};
+        case CommandKind::load:
+            load(command);
+            return {};
+        case CommandKind::bind:
+            return bind(command);
+        case CommandKind::drop:
+            drop(command);
+            return {};
+        case CommandKind::raise:
+            return Error{Errc::out_of_memory, command.text, ""};
+        case CommandKind::note:
+            say_once(command.text);
+            return {};
+        case CommandKind::wait:
+            break;
+    }
+    return {};
+}
+
+Result<void> Loop::reserve(Command const& command) {
+    if (command.pool != Pool::device) {
+        Result<void> const room = mover_->reserve(command.pool, command.block, command.size_bytes);
+        if (!room.ok()) {
+            fail(command, room.error());
+        }
+        return {};
+    }
+    for (;;) {
+        Result<void*> const memory = mover_->reserve_device(command.size_bytes);
+        if (memory.ok()) {
+            std::lock_guard const lock(mutex_);
+            returning_[command.value] = *memory;
+            return {};
+        }
+        if (!command.optional) {
+            Result<void> const room = make_room(command.size_bytes, {});
+            if (room.ok()) {
+                continue;
+            }
+            fail(command, room.error());
+            return {};
+        }
+        fail(command, memory.error());
+        return {};
+    }
+}
+
+void Loop::release(Command const& command) {
+    if (command.pool != Pool::device) {
+        mover_->release(command.block);
+        return;
+    }
+    void* memory = nullptr;
+    {
+        std::lock_guard const lock(mutex_);
+        auto const at = returning_.find(command.value);
+        if (at == returning_.end()) {
+            return;  // its reserve had failed
+        }
+        memory = at->second;
+        returning_.erase(at);
+    }
+    mover_->release_device(memory);
+}
+
+void Loop::store(Command const& command) {
+    HeldBytes source = driver_.bytes_of(command.value);
+    if (source.bytes.empty()) {
+        fail(command, Error{Errc::cancelled, "nothing refers to the value any more", ""});
+        return;
+    }
+    {
+        std::lock_guard const lock(mutex_);
+        in_flight_.emplace(command.id, CommandKind::store);
+    }
+    mover_->store(command.id, command.block, source.bytes, std::move(source.hold), {});
+}
+
+void Loop::load(Command const& command) {
+    std::byte* target = nullptr;
+    {
+        std::lock_guard const lock(mutex_);
+        target = static_cast<std::byte*>(returning_.at(command.value));
+        in_flight_.emplace(command.id, CommandKind::load);
+    }
+    std::span<std::byte> const bytes(target, static_cast<std::size_t>(command.size_bytes));
+    mover_->load(command.id, command.block, bytes, nullptr, command.after);
+}
+
+Result<void> Loop::bind(Command const& command) {
+    void* memory = nullptr;
+    {
+        std::lock_guard const lock(mutex_);
+        memory = returning_.at(command.value);
+        returning_.erase(command.value);
+    }
+    driver_.bind(command.value, memory);
+    bound(command.value);
+    return {};
+}
+
+/// Other threads that want the value may go on.
+void Loop::bound(ValueId value) {
+    {
+        std::lock_guard const lock(mutex_);
+        binding_.erase(value);
+    }
+    bound_.notify_all();
+}
+
+void Loop::drop(Command const& command) {
+    std::int64_t const before = device_->usage().used_bytes;
+    driver_.drop(command.value);
+    std::int64_t const freed = before - device_->usage().used_bytes;
+    std::lock_guard const lock(mutex_);
+    bool const came_free = freed >= command.size_bytes;
+    (came_free ? report_.freed_bytes : report_.kept_by_others_bytes) += command.size_bytes;
+    queued_.push_back(Finished{command.id});
+}
+
+void Loop::wait(Command const& command) {
+    CommandKind kind = CommandKind::wait;
+    {
+        std::lock_guard const lock(mutex_);
+        for (CommandId const fence : command.after) {
+            auto const at = in_flight_.find(fence);
+            if (at != in_flight_.end()) {
+                kind = at->second;
+            }
+        }
+    }
+    std::int64_t const waited_ns = kind == CommandKind::wait ? 0 : mover_->wait(command.after);
+    {
+        std::lock_guard const lock(mutex_);
+        (kind == CommandKind::store ? report_.stall_store_ns : report_.stall_load_ns) += waited_ns;
+    }
+    settle();
+}
+
+}  // namespace spillway

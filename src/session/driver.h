@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What the loop asks of whoever owns the tensors. torch_driver implements it; tests do with plain
+// memory. A driver has no branch over fates, bytes or budgets.
+#pragma once
+
+#include "base/ids.h"
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace spillway {
+
+/// A value's device bytes, and what keeps them alive while a copy reads them.
+struct HeldBytes {
+    std::span<std::byte const> bytes;
+    std::shared_ptr<void const> hold;
+};
+
+/// Thread  called by the loop on program threads only, with none of the loop's locks held
+class Driver {
+  public:
+    virtual ~Driver() = default;
+
+    /// The bytes of a value that is on the device. Empty when nothing refers to it any more.
+    [[nodiscard]] virtual HeldBytes bytes_of(ValueId value) = 0;
+
+    /// The saved graph's own references to the value's storage go; its bytes come free when nothing
+    /// else holds them.
+    virtual void drop(ValueId value) = 0;
+
+    /// `memory`, of the device's allocator and filled with the value's bytes, becomes the value's
+    /// storage. The driver owns it from here on.
+    virtual void bind(ValueId value, void* memory) = 0;
+
+    /// For people: "saved tensor [4, 512, 2048] of AddmmBackward0".
+    [[nodiscard]] virtual std::string describe(ValueId value) const = 0;
+};
+
+}  // namespace spillway

@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "session/loop.h"
+
+#include "executor/event_log.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace spillway {
+
+Loop::Loop(
+    LoopOptions options,
+    std::shared_ptr<Device> device,
+    std::unique_ptr<Mover> mover,
+    Driver& driver
+)
+    : options_(std::move(options)),
+      device_(std::move(device)),
+      mover_(std::move(mover)),
+      driver_(driver),
+      executor_(options_.executor) {
+    report_.device_limit_bytes = options_.executor.device_bytes;
+}
+
+Loop::~Loop() {
+    settle();
+}
+
+Result<void> Loop::open_log() {
+    if (options_.record_events.empty()) {
+        return {};
+    }
+    std::lock_guard const lock(mutex_);
+    log_.emplace(options_.record_events, std::ios::trunc);
+    if (!*log_) {
+        return Error{Errc::io, "cannot write the event log", options_.record_events};
+    }
+    *log_ << log_header(options_.executor) << '\n';
+    return {};
+}
+
+/// The device pool now; also books the peak to the phase. Called with the mutex held.
+Usage Loop::usage() {
+    std::int64_t const peak = device_->take_peak();
+    std::int64_t& of_phase = report_.device_peak_by_phase[static_cast<std::size_t>(phase_)];
+    of_phase = std::max(of_phase, peak);
+    report_.device_peak_bytes = std::max(report_.device_peak_bytes, peak);
+    return {.used_bytes = device_->usage().used_bytes, .peak_bytes = peak};
+}
+
+void Loop::tell(Event const& event, std::vector<Command>& commands) {
+    std::vector<Command> reply = executor_.on(event);
+    if (log_) {
+        *log_ << to_text(event) << '\n';
+        for (Command const& command : reply) {
+            *log_ << to_text(command) << '\n';
+        }
+    }
+    commands.insert(
+        commands.end(), std::make_move_iterator(reply.begin()), std::make_move_iterator(reply.end())
+    );
+}
+
+/// Hands what other threads reported to the executor. Called with the mutex held.
+void Loop::take_queued(std::vector<Command>& commands) {
+    if (mover_->has_completions()) {
+        for (Completion& ended : mover_->take_completions()) {
+            in_flight_.erase(ended.command);
+            if (ended.outcome.ok()) {
+                queued_.push_back(Finished{ended.command});
+                continue;
+            }
+            Error const& error = ended.outcome.error();
+            queued_.push_back(Failed{ended.command, error.code == Errc::tier_full, error.message()}
+            );
+            failed_.emplace(ended.command, error);
+        }
+    }
+    for (Event const& event : std::exchange(queued_, {})) {
+        tell(event, commands);
+    }
+    std::vector<ValueId> dropped;
+    {
+        std::lock_guard const lock(dropped_mutex_);
+        dropped.swap(dropped_);
+    }
+    for (ValueId const value : dropped) {
+        tell(Dropped{value}, commands);
+    }
+}
+
+std::vector<Command> Loop::post(Event const& event) {
+    std::vector<Command> commands;
+    take_queued(commands);
+    tell(event, commands);
+    return commands;
+}
+
+void Loop::begin_step(std::int64_t step) {
+    std::vector<Command> commands;
+    {
+        std::lock_guard const lock(mutex_);
+        step_ = step;
+        failed_.clear();
+        commands = post(Begin{step});
+    }
+    (void)execute(commands);
+}
+
+void Loop::phase(Phase phase) {
+    std::vector<Command> commands;
+    {
+        std::lock_guard const lock(mutex_);
+        Usage const now = usage();  // what was until here belongs to the phase that ends
+        phase_ = phase;
+        commands = post(StageBegan{static_cast<Stage>(phase), now});
+    }
+    (void)execute(commands);
+}
+
+void Loop::backward_order(std::vector<ValueId> values) {
+    std::vector<Command> commands;
+    {
+        std::lock_guard const lock(mutex_);
+        commands = post(BackwardOrder{std::move(values)});
+    }
+    (void)execute(commands);
+}
+
+void Loop::plan(Plan plan) {
+    std::vector<Command> commands;
+    {
+        std::lock_guard const lock(mutex_);
+        commands = post(PlanGiven{std::move(plan)});
+    }
+    (void)execute(commands);
+}
+
+void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, std::vector<ValueId> sole) {
+    std::vector<Command> commands;
+    {
+        std::lock_guard const lock(mutex_);
+        ++report_.saved_values;
+        report_.saved_bytes += size_bytes;
+        commands = post(Saved{value, size_bytes, std::move(slot), usage()});
+        if (!sole.empty()) {
+            tell(Point{std::move(sole), usage()}, commands);
+        }
+    }
+    (void)execute(commands);
+}
+
+Result<void> Loop::need(ValueId value) {
+    std::vector<Command> commands;
+    {
+        std::unique_lock lock(mutex_);
+        bound_.wait(lock, [&] { return binding_.count(value) == 0; });
+        commands = post(Need{value, usage()});
+        for (Command const& command : commands) {
+            if (command.kind == CommandKind::bind) {
+                binding_.insert(command.value);
+            }
+        }
+    }
+    return execute(commands);
+}
+
+Result<void> Loop::make_room(std::int64_t size_bytes, std::vector<ValueId> sole) {
+    std::vector<Command> commands;
+    {
+        std::lock_guard const lock(mutex_);
+        if (!sole.empty()) {
+            commands = post(Point{std::move(sole), usage()});
+        }
+        take_queued(commands);
+        Usage now = usage();
+        if (now.used_bytes + size_bytes > options_.executor.device_bytes) {
+            tell(Short{size_bytes, now}, commands);
+        }
+    }
+    return execute(commands);
+}
+
+void Loop::dropped(ValueId value) noexcept {
+    std::lock_guard const lock(dropped_mutex_);
+    dropped_.push_back(value);
+}
+
+void Loop::settle() {
+    std::vector<Command> commands;
+    {
+        std::lock_guard const lock(mutex_);
+        take_queued(commands);
+    }
+    (void)execute(commands);
+}
+
+Report Loop::report() const {
+    std::lock_guard const lock(mutex_);
+    Report report = report_;
+    DeviceUsage const now = device_->usage();
+    report.device_bytes = now.used_bytes;
+    report.device_peak_bytes = std::max(report.device_peak_bytes, now.peak_bytes);
+    report.device_resident_peak_bytes = now.resident_peak_bytes;
+    TierCounters const host = mover_->counters(Pool::host);
+    TierCounters const nvme = mover_->counters(Pool::nvme);
+    report.stored_bytes = host.stored_bytes + nvme.stored_bytes;
+    report.loaded_bytes = host.loaded_bytes + nvme.loaded_bytes;
+    report.store_busy_ns = host.store_ns + nvme.store_ns;
+    report.load_busy_ns = host.load_ns + nvme.load_ns;
+    report.host_peak_bytes = host.peak_used_bytes;
+    report.nvme_peak_bytes = nvme.peak_used_bytes;
+    report.staging_bytes = host.staging_bytes + nvme.staging_bytes;
+    return report;
+}
+
+Phase Loop::current_phase() const {
+    std::lock_guard const lock(mutex_);
+    return phase_;
+}
+
+std::int64_t Loop::step() const {
+    std::lock_guard const lock(mutex_);
+    return step_;
+}
+
+LedgerView Loop::ledger() const {
+    std::lock_guard const lock(mutex_);
+    return executor_.ledger();
+}
+
+}  // namespace spillway

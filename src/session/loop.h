@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The loop that is the product: takes the program's events to the executor and carries the commands
+// that answer them out, on the mover and the driver. Free of torch.
+#pragma once
+
+#include "base/result.h"
+#include "executor/executor.h"
+#include "mover/device.h"
+#include "mover/mover.h"
+#include "session/driver.h"
+#include "spillway/report.h"
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace spillway {
+
+struct LoopOptions {
+    ExecutorOptions executor;
+    std::string record_events;  ///< file for the event and command log; empty: none
+};
+
+/// Thread  program events from any number of program threads; `dropped` from any thread. One mutex
+///         guards the executor and is never held while a command runs or a thread waits
+class Loop {
+  public:
+    Loop(
+        LoopOptions options,
+        std::shared_ptr<Device> device,
+        std::unique_ptr<Mover> mover,
+        Driver& driver
+    );
+    /// Waits for what is in flight. No value may be left.
+    ~Loop();
+
+    /// Opens the event log, if one was asked for.
+    ///
+    /// Fails   Errc::io naming the file
+    [[nodiscard]] Result<void> open_log();
+
+    // Program events.
+    void begin_step(std::int64_t step);
+    void phase(Phase phase);
+    void backward_order(std::vector<ValueId> values);
+    void plan(Plan plan);
+    /// Autograd saved `value`, of `size_bytes` as the device rounds. `sole`: values that only the
+    /// saved graph holds now.
+    void saved(ValueId value, std::int64_t size_bytes, Slot slot, std::vector<ValueId> sole);
+    /// After it the value is on the device, with the driver's storage bound.
+    ///
+    /// Fails   the load's error, with the tensor's description in front; Errc::out_of_memory
+    [[nodiscard]] Result<void> need(ValueId value);
+    /// Makes room for an allocation of `size_bytes` that did not fit; the caller tries again.
+    ///
+    /// Fails   Errc::out_of_memory when nothing eligible is left
+    [[nodiscard]] Result<void> make_room(std::int64_t size_bytes, std::vector<ValueId> sole);
+
+    // Queued events.
+    /// No saved tensor refers to the value any more. Never waits.
+    void dropped(ValueId value) noexcept;
+
+    /// Carries out what queued events opened. For when no program event comes by.
+    void settle();
+
+    [[nodiscard]] Report report() const;
+    [[nodiscard]] Phase current_phase() const;
+    [[nodiscard]] std::int64_t step() const;
+    [[nodiscard]] LedgerView ledger() const;
+
+  private:
+    [[nodiscard]] Usage usage();
+    [[nodiscard]] std::vector<Command> post(Event const& event);
+    void take_queued(std::vector<Command>& commands);
+    void tell(Event const& event, std::vector<Command>& commands);
+    [[nodiscard]] Result<void> execute(std::vector<Command> const& commands);
+    [[nodiscard]] Result<void> execute(Command const& command);
+    [[nodiscard]] Error const* failure_of(Command const& command);
+    void fail(Command const& command, Error const& error);
+    [[nodiscard]] Result<void> reserve(Command const& command);
+    void release(Command const& command);
+    void store(Command const& command);
+    void load(Command const& command);
+    [[nodiscard]] Result<void> bind(Command const& command);
+    void drop(Command const& command);
+    void wait(Command const& command);
+    void bound(ValueId value);
+
+    LoopOptions const options_;
+    std::shared_ptr<Device> const device_;
+    std::unique_ptr<Mover> const mover_;
+    Driver& driver_;
+
+    mutable std::mutex mutex_;  ///< guards everything down to `report_`
+    Executor executor_;
+    std::vector<Event> queued_;
+    std::unordered_map<CommandId, Error> failed_;
+    std::unordered_map<CommandId, CommandKind> in_flight_;
+    std::unordered_map<ValueId, void*> returning_;
+    std::unordered_set<ValueId> binding_;
+    std::condition_variable bound_;
+    std::optional<std::ofstream> log_;
+    Phase phase_ = Phase::setup;
+    std::int64_t step_ = 0;
+    Report report_;
+
+    std::mutex dropped_mutex_;
+    std::vector<ValueId> dropped_;
+};
+
+}  // namespace spillway

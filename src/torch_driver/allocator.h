@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Torch's CPU allocator, in front of the stock one: threads of a session allocate from its device,
+// everything else as before. Counts and limits are the device's; this only forwards.
+#pragma once
+
+#include <memory>
+
+namespace spillway {
+
+class TorchSession;
+
+/// Puts our allocator in front of torch's, once a process.
+void install_allocator();
+
+/// From now on the calling thread's (or, `whole_process`, every thread's) CPU allocations come from
+/// `session`, until it is closed. A later call takes its place.
+void allocate_from(std::shared_ptr<TorchSession> const& session, bool whole_process);
+
+}  // namespace spillway

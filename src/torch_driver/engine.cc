@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/engine.h"
+
+#include "torch_driver/compat.h"
+#include "torch_driver/saved_hook.h"
+#include "torch_driver/torch_session.h"
+
+#include <ATen/SavedTensorHooks.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <mutex>
+#include <type_traits>
+
+namespace spillway {
+
+namespace {
+
+using torch::autograd::Engine;
+using torch::autograd::SavedVariableHooks;
+
+Engine* previous = nullptr;  // the engine before ours: torch's own, or Python's
+
+template <typename Base, bool has_node_creation_hooks = HasNodeCreationHooks<Base>>
+struct HandsOnNodeHooks : Base {};
+
+template <typename Base>
+struct HandsOnNodeHooks<Base, true> : Base {
+    auto get_node_creation_hooks()
+        -> decltype(std::declval<Base&>().get_node_creation_hooks()) override {
+        return static_cast<Base*>(previous)->get_node_creation_hooks();
+    }
+};
+
+class DelegatingEngine final : public HandsOnNodeHooks<Engine> {
+  public:
+    ~DelegatingEngine() override { stop(); }
+
+    torch::autograd::variable_list execute(
+        torch::autograd::edge_list const& roots,
+        torch::autograd::variable_list const& inputs,
+        bool keep_graph,
+        bool create_graph,
+        bool accumulate_grad,
+        torch::autograd::edge_list const& outputs
+    ) override {
+        return previous->execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+    }
+
+    c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
+        std::shared_ptr<torch::autograd::GraphTask> const& task,
+        NodePtr root,
+        torch::autograd::InputBuffer&& input
+    ) override {
+        return previous->execute_with_graph_task(task, std::move(root), std::move(input));
+    }
+
+    std::unique_ptr<torch::autograd::AnomalyMetadata> make_anomaly_metadata() override {
+        return previous->make_anomaly_metadata();
+    }
+
+    std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
+        Recorder const& recorder = thread_recorder();
+        if (recorder.session == nullptr || !ours_to_save(recorder)) {
+            return previous->get_default_saved_variable_hooks();
+        }
+        return std::make_unique<SavedHook>(recorder.session);
+    }
+
+  private:
+    /// Not while tracing, not under hooks that Python pushed after us (checkpoint does), and not
+    /// inside a backward: what that saves stays plain autograd's.
+    static bool ours_to_save(Recorder const& recorder) {
+        auto const& python = at::SavedTensorDefaultHooks::get_tls_state();
+        return !python.is_tracing && python.stack.size() <= recorder.python_hooks &&
+               torch::autograd::get_current_graph_task_id() == -1;
+    }
+};
+
+Engine& delegating_engine() {
+    static auto* const engine = new DelegatingEngine;  // leaked: graphs may outlive main()
+    return *engine;
+}
+
+}  // namespace
+
+void install_engine() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        previous = &Engine::get_default_engine();
+        (void)delegating_engine();
+        torch::autograd::set_default_engine_stub(delegating_engine);
+    });
+}
+
+Recorder& thread_recorder() {
+    static thread_local Recorder recorder;
+    return recorder;
+}
+
+std::size_t python_hook_depth() {
+    return at::SavedTensorDefaultHooks::get_tls_state().stack.size();
+}
+
+}  // namespace spillway

@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Where saved tensors enter: an autograd engine that delegates everything to the one before it and
+// offers our saved-variable hooks while a session records on the calling thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace spillway {
+
+class TorchSession;
+
+/// Puts the delegating engine in front of the present one, once a process. Never taken away again:
+/// graphs may outlive sessions.
+void install_engine();
+
+/// What the calling thread records into. `python_hooks` is the depth of Python's hook stack when
+/// recording began: hooks pushed later are inside ours and win.
+struct Recorder {
+    std::shared_ptr<TorchSession> session;
+    std::size_t python_hooks = 0;
+};
+
+/// The calling thread's recorder; empty when nothing records.
+[[nodiscard]] Recorder& thread_recorder();
+
+/// How deep Python's stack of saved-tensor hooks is on this thread.
+[[nodiscard]] std::size_t python_hook_depth();
+
+}  // namespace spillway

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Which operator runs on this thread, so that a refusal can say who asked for the bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace spillway {
+
+/// Watches operators on the calling thread while it lives. Cost: about 0.1 us an operator.
+class OperatorWatch {
+  public:
+    OperatorWatch();
+    ~OperatorWatch();
+    OperatorWatch(OperatorWatch const&) = delete;
+    OperatorWatch& operator=(OperatorWatch const&) = delete;
+
+  private:
+    std::uint64_t handle_;
+};
+
+/// "aten::addmm", or "an allocation" when no watched operator runs.
+[[nodiscard]] std::string current_operator();
+
+}  // namespace spillway

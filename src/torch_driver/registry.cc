@@ -1,0 +1,254 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/registry.h"
+
+#include "base/assert.h"
+#include "mover/arena.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/Storage.h>
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+/// What a plain strided CPU tensor carries, autograd's keys included.
+c10::DispatchKeySet keys_of_plain_tensor() {
+    return at::empty({0}).key_set();
+}
+
+Geometry geometry_of(at::Tensor const& tensor) {
+    return {
+        tensor.sizes().vec(),
+        tensor.strides().vec(),
+        tensor.storage_offset(),
+        tensor.key_set(),
+        tensor.dtype()};
+}
+
+at::Tensor view_of(c10::Storage storage, Geometry const& geometry) {
+    auto impl =
+        c10::make_intrusive<c10::TensorImpl>(std::move(storage), geometry.keys, geometry.dtype);
+    impl->set_sizes_and_strides(geometry.sizes, geometry.strides, geometry.offset);
+    return at::Tensor(std::move(impl));
+}
+
+}  // namespace
+
+Registry::Registry(Device& device, std::int64_t min_value_bytes)
+    : device_(device), min_value_bytes_(min_value_bytes), plain_keys_(keys_of_plain_tensor()) {}
+
+void Registry::own(std::vector<at::Tensor> const& tensors) {
+    std::lock_guard const lock(mutex_);
+    std::erase_if(owned_, [](auto const& item) { return item.second.expired(); });
+    for (at::Tensor const& tensor : tensors) {
+        if (tensor.defined() && tensor.has_storage()) {
+            auto storage = tensor.storage().getWeakStorageImpl();
+            owned_.insert_or_assign(tensor.storage().unsafeGetStorageImpl(), std::move(storage));
+        }
+    }
+}
+
+bool Registry::eligible(at::Tensor const& tensor) {
+    if (tensor.key_set() != plain_keys_ || !tensor.has_storage()) {
+        return false;
+    }
+    c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
+    if (static_cast<std::int64_t>(storage->nbytes()) < min_value_bytes_ ||
+        !device_.owns(storage->data())) {
+        return false;
+    }
+    std::lock_guard const lock(mutex_);
+    return owned_.count(storage) == 0;
+}
+
+bool Registry::add(SavedHook& hook, std::int64_t& size_bytes) {
+    c10::StorageImpl* const storage = hook.kept_.storage().unsafeGetStorageImpl();
+    std::lock_guard const lock(mutex_);
+    auto const known = value_of_.find(storage);
+    if (known != value_of_.end()) {
+        Entry& entry = entries_.at(known->second);
+        if (entry.version == hook.saved_version_) {
+            entry.hooks.push_back(&hook);
+            hook.value_ = known->second;
+            return false;
+        }
+    }
+    ValueId const value{next_value_++};
+    hook.value_ = value;
+    size_bytes = device_.size_of(storage->data());
+    entries_.emplace(
+        value,
+        Entry{
+            .hooks = {&hook},
+            .storage = storage,
+            .version = hook.saved_version_,
+            .storage_bytes = storage->nbytes(),
+            .size_bytes = size_bytes}
+    );
+    value_of_.insert_or_assign(storage, value);
+    not_sole_.push_back(value);
+    return true;
+}
+
+/// Called with the mutex held.
+void Registry::unlink_storage(ValueId value, Entry& entry) {
+    auto const at = value_of_.find(entry.storage);
+    if (at != value_of_.end() && at->second == value) {
+        value_of_.erase(at);
+    }
+    entry.storage = nullptr;
+}
+
+void Registry::forget(SavedHook& hook) noexcept {
+    ValueId const value = hook.value_;
+    at::Tensor last;  // goes after the lock: freeing runs foreign code
+    bool ended = false;
+    {
+        std::lock_guard const lock(mutex_);
+        Entry& entry = entries_.at(value);
+        std::erase(entry.hooks, &hook);
+        last = std::move(hook.kept_);
+        ended = entry.hooks.empty();
+        if (ended) {
+            unlink_storage(value, entry);
+            entries_.erase(value);
+        }
+    }
+    last.reset();
+    if (ended) {
+        on_dropped(value);
+    }
+}
+
+at::Tensor Registry::tensor_of(SavedHook const& hook) const {
+    std::lock_guard const lock(mutex_);
+    return hook.kept_;
+}
+
+/// Only our aliases refer to the storage. Called with the mutex held.
+bool Registry::is_sole(Entry const& entry) const {
+    return entry.storage != nullptr &&
+           c10::raw::intrusive_ptr::use_count(entry.storage) == entry.hooks.size();
+}
+
+std::vector<ValueId> Registry::newly_sole(std::size_t at_most) {
+    std::vector<ValueId> sole;
+    std::lock_guard const lock(mutex_);
+    std::size_t const looks = std::min(at_most, not_sole_.size());
+    for (std::size_t look = 0; look < looks && !not_sole_.empty(); ++look) {
+        if (next_candidate_ >= not_sole_.size()) {
+            next_candidate_ = 0;
+        }
+        auto const at = not_sole_.begin() + static_cast<std::ptrdiff_t>(next_candidate_);
+        auto const entry = entries_.find(*at);
+        if (entry == entries_.end()) {
+            not_sole_.erase(at);
+        } else if (is_sole(entry->second)) {
+            sole.push_back(*at);
+            not_sole_.erase(at);
+        } else {
+            ++next_candidate_;
+        }
+    }
+    return sole;
+}
+
+void Registry::handed_out(ValueId value) {
+    std::lock_guard const lock(mutex_);
+    if (std::find(not_sole_.begin(), not_sole_.end(), value) == not_sole_.end()) {
+        not_sole_.push_back(value);
+    }
+}
+
+std::vector<ValueId> Registry::in_order(
+    std::unordered_map<std::uint64_t, std::size_t> const& rank_of_node
+) const {
+    std::vector<std::pair<std::size_t, ValueId>> ranked;
+    {
+        std::lock_guard const lock(mutex_);
+        for (auto const& [value, entry] : entries_) {
+            std::size_t first = SIZE_MAX;
+            for (SavedHook const* const hook : entry.hooks) {
+                auto const rank = rank_of_node.find(hook->node_number_);
+                first = rank == rank_of_node.end() ? first : std::min(first, rank->second);
+            }
+            if (first != SIZE_MAX) {
+                ranked.emplace_back(first, value);
+            }
+        }
+    }
+    std::sort(ranked.begin(), ranked.end());
+    std::vector<ValueId> values;
+    values.reserve(ranked.size());
+    for (auto const& [rank, value] : ranked) {
+        values.push_back(value);
+    }
+    return values;
+}
+
+HeldBytes Registry::bytes_of(ValueId value) {
+    std::lock_guard const lock(mutex_);
+    auto const at = entries_.find(value);
+    if (at == entries_.end() || at->second.storage == nullptr) {
+        return {};
+    }
+    c10::Storage storage = at->second.hooks.front()->kept_.storage();
+    auto const* const first = static_cast<std::byte const*>(storage.data());
+    auto const count = static_cast<std::size_t>(at->second.size_bytes);
+    return {{first, count}, std::make_shared<c10::Storage>(std::move(storage))};
+}
+
+void Registry::drop(ValueId value) {
+    std::vector<at::Tensor> going;  // freed after the lock
+    std::lock_guard const lock(mutex_);
+    auto const at = entries_.find(value);
+    if (at == entries_.end()) {
+        return;
+    }
+    for (SavedHook* const hook : at->second.hooks) {
+        hook->geometry_ = geometry_of(hook->kept_);
+        going.push_back(std::move(hook->kept_));
+    }
+    unlink_storage(value, at->second);
+}
+
+void Registry::bind(ValueId value, void* memory) {
+    c10::DataPtr data(memory, memory, &arena_free, c10::Device(c10::kCPU));
+    std::lock_guard const lock(mutex_);
+    auto const at = entries_.find(value);
+    if (at == entries_.end()) {
+        return;  // its last hook died meanwhile; the memory goes with `data`
+    }
+    Entry& entry = at->second;
+    c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), entry.storage_bytes, std::move(data), nullptr, false
+    ));
+    entry.storage = storage.unsafeGetStorageImpl();
+    for (SavedHook* const hook : entry.hooks) {
+        hook->kept_ = view_of(storage, hook->geometry_);
+        // Writes to what backward is given must be seen by a second unpack.
+        hook->kept_.unsafeGetTensorImpl()->set_version_counter(hook->version_);
+    }
+}
+
+std::string Registry::describe(ValueId value) const {
+    std::lock_guard const lock(mutex_);
+    auto const at = entries_.find(value);
+    if (at == entries_.end()) {
+        return "a saved tensor";
+    }
+    SavedHook const& hook = *at->second.hooks.front();
+    Geometry const shape = hook.kept_.defined() ? geometry_of(hook.kept_) : hook.geometry_;
+    std::ostringstream out;
+    out << "the saved tensor " << c10::IntArrayRef(shape.sizes) << ' ' << shape.dtype.name()
+        << " of " << hook.origin_.name();
+    return out.str();
+}
+
+}  // namespace spillway

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Which storages hold which values: a storage that several nodes save, under any view, is one value
+// and moves once. Also the loop's driver: turns commands on values into storages and tensors.
+#pragma once
+
+#include "base/ids.h"
+#include "mover/device.h"
+#include "session/driver.h"
+#include "torch_driver/saved_hook.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace spillway {
+
+/// Thread  any; one mutex, never held while torch allocates
+class Registry final : public Driver {
+  public:
+    Registry(Device& device, std::int64_t min_value_bytes);
+
+    /// Storages that are not activations; refreshed by further calls.
+    void own(std::vector<at::Tensor> const& tensors);
+
+    /// Whether a saved tensor may be moved: a plain strided CPU tensor, no subclass, large enough,
+    /// on a storage of the session's device that is no parameter's, buffer's or gradient's.
+    [[nodiscard]] bool eligible(at::Tensor const& tensor);
+
+    /// Files the hook under its storage's value. True when the value is new.
+    [[nodiscard]] bool add(SavedHook& hook, std::int64_t& size_bytes);
+    /// A hook dies. Its value ends with its last hook.
+    void forget(SavedHook& hook) noexcept;
+    /// The tensor that a hook stands for; undefined while the value is away.
+    [[nodiscard]] at::Tensor tensor_of(SavedHook const& hook) const;
+
+    /// Values that only saved tensors hold now and that were not reported so before. Looks at
+    /// `at_most` candidates, oldest first.
+    [[nodiscard]] std::vector<ValueId> newly_sole(std::size_t at_most);
+    /// The value was handed out: whether it is sole has to be seen again.
+    void handed_out(ValueId value);
+
+    /// Values in the order in which their nodes run; values of other nodes are left out.
+    [[nodiscard]] std::vector<ValueId> in_order(
+        std::unordered_map<std::uint64_t, std::size_t> const& rank_of_node
+    ) const;
+
+    /// Called when a value's last hook is gone, with no lock held.
+    std::function<void(ValueId)> on_dropped;
+
+    HeldBytes bytes_of(ValueId value) override;
+    void drop(ValueId value) override;
+    void bind(ValueId value, void* memory) override;
+    [[nodiscard]] std::string describe(ValueId value) const override;
+
+  private:
+    struct Entry {
+        std::vector<SavedHook*> hooks;
+        c10::StorageImpl* storage = nullptr;  ///< alive while a hook keeps an alias; else null
+        std::uint32_t version = 0;
+        std::size_t storage_bytes = 0;  ///< as torch asked
+        std::int64_t size_bytes = 0;    ///< as the device rounded
+    };
+
+    [[nodiscard]] bool is_sole(Entry const& entry) const;
+    void unlink_storage(ValueId value, Entry& entry);
+
+    Device& device_;
+    std::int64_t const min_value_bytes_;
+    c10::DispatchKeySet const plain_keys_;
+
+    mutable std::mutex mutex_;
+    std::unordered_map<c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> owned_;
+    std::unordered_map<c10::StorageImpl*, ValueId> value_of_;
+    std::unordered_map<ValueId, Entry> entries_;
+    std::vector<ValueId> not_sole_;  ///< candidates to be sole, oldest first
+    std::size_t next_candidate_ = 0;
+    std::int64_t next_value_ = 0;
+};
+
+}  // namespace spillway

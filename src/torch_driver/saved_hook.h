@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// One saved tensor: what autograd's node holds instead of the tensor. It keeps a detached alias
+// until the tensor's value leaves the device, and gives the tensor back bit for bit.
+#pragma once
+
+#include "base/ids.h"
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+namespace spillway {
+
+class TorchSession;
+
+/// Which node made the tensor, for messages and slots: names are made only when asked for, because
+/// that costs more than all the rest.
+struct Origin {
+    std::type_info const* node = nullptr;  ///< null: made outside the graph
+    std::uint32_t output = 0;
+
+    /// "AddmmBackward0", or "input".
+    [[nodiscard]] std::string name() const;
+};
+
+/// The view of a storage that a saved tensor is.
+struct Geometry {
+    std::vector<std::int64_t> sizes;
+    std::vector<std::int64_t> strides;
+    std::int64_t offset = 0;
+    c10::DispatchKeySet keys;
+    caffe2::TypeMeta dtype;
+};
+
+/// Thread  pack and unpack on the threads that autograd chooses; destroyed on any thread, where it
+///         neither waits nor throws
+class SavedHook final : public torch::autograd::SavedVariableHooks {
+  public:
+    explicit SavedHook(std::shared_ptr<TorchSession> session) : session_(std::move(session)) {}
+    ~SavedHook() override;
+
+    void call_pack_hook(at::Tensor const& tensor) override;
+
+    /// Fails   with torch's own words when the tensor was written in place since it was saved; with
+    ///         the tier's error when its bytes cannot be brought back
+    at::Tensor call_unpack_hook() override;
+
+    /// No Python hooks here: compiled autograd unpacks at once, which is right.
+    std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data(
+    ) const override {
+        return std::nullopt;
+    }
+
+    [[nodiscard]] ValueId value() const { return value_; }
+    [[nodiscard]] Origin const& origin() const { return origin_; }
+
+  private:
+    friend class Registry;
+
+    /// Raises what plain autograd raises for a tensor that was written in place.
+    void check_version() const;
+
+    std::shared_ptr<TorchSession> session_;  ///< a session lives as long as its graphs
+    at::Tensor kept_;                        ///< detached alias; undefined while the value is away
+    c10::VariableVersion version_;           ///< shared with the saved tensor and its views
+    std::uint32_t saved_version_ = 0;
+    Origin origin_;
+    std::uint64_t node_number_ = 0;  ///< sequence number of the node that saves
+    ValueId value_;                  ///< invalid: passed through
+    Geometry geometry_;              ///< filled when the alias goes
+};
+
+}  // namespace spillway

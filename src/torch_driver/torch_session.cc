@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/torch_session.h"
+
+#include "base/units.h"
+#include "mover/cpu_device.h"
+#include "tier/host_tier.h"
+#include "tier/nvme_tier.h"
+#include "torch_driver/allocator.h"
+#include "torch_driver/engine.h"
+#include "torch_driver/operator_name.h"
+
+#include <c10/core/AutogradState.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <exception>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+/// Below this a saved tensor costs more to move than it frees: one page of I/O each way and a
+/// transfer's bookkeeping. Measured with bench-hook and bench-step (docs/overview.md).
+constexpr std::int64_t kMinValueBytes = 65536;
+
+/// How many not yet sole values are looked at for every saved one.
+constexpr std::size_t kLooksPerSave = 8;
+
+Result<std::unique_ptr<Tier>> open_host(std::int64_t budget_bytes) {
+    if (budget_bytes <= 0) {
+        return std::unique_ptr<Tier>();
+    }
+    return HostTier::open(budget_bytes);
+}
+
+Result<std::unique_ptr<Tier>> open_nvme(SessionOptions const& options) {
+    if (options.nvme.empty()) {
+        return std::unique_ptr<Tier>();
+    }
+    NvmeOptions nvme;
+    nvme.folder = options.nvme;
+    nvme.capacity_bytes = options.nvme_budget_bytes;
+    nvme.allow_tmpfs = options.nvme_allow_tmpfs;
+    return open_nvme_tier(nvme);
+}
+
+/// The order in which the engine will run the nodes of the present backward, by sequence number.
+/// Empty when the engine does not tell.
+std::unordered_map<std::uint64_t, std::size_t> rank_of_nodes() {
+    std::unordered_map<std::uint64_t, std::size_t> rank;
+    auto& state = c10::AutogradState::get_tls_state();
+    bool const multithreading = state.get_multithreading_enabled();
+    state.set_multithreading_enabled(false);  // the engine tells only then
+    try {
+        for (torch::autograd::Node const* const node :
+             torch::autograd::get_current_graph_task_execution_order()) {
+            // A node takes its number just before it saves: peek() at pack is one more.
+            rank.emplace(node->sequence_nr() + 1, rank.size());
+        }
+    } catch (std::exception const&) {
+        rank.clear();  // an order is advice; without one, last saved is first needed
+    }
+    state.set_multithreading_enabled(multithreading);
+    return rank;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<TorchSession>> TorchSession::open(SessionOptions const& options) {
+    Result<ChooserKind> const chooser = parse_chooser(options.policy);
+    if (!chooser.ok()) {
+        return chooser.error();
+    }
+    Result<std::unique_ptr<Tier>> host = open_host(options.host_budget_bytes);
+    if (!host.ok()) {
+        return host.error();
+    }
+    Result<std::unique_ptr<Tier>> nvme = open_nvme(options);
+    if (!nvme.ok()) {
+        return nvme.error();
+    }
+    Result<std::shared_ptr<CpuDevice>> device =
+        CpuDevice::open({.limit_bytes = options.device_budget_bytes});
+    if (!device.ok()) {
+        return device.error();
+    }
+    LoopOptions loop;
+    loop.executor = {
+        .chooser = *chooser,
+        .device_bytes = options.device_budget_bytes,
+        .host_bytes = *host == nullptr ? 0 : (*host)->capacity_bytes(),
+        .nvme_bytes = *nvme == nullptr ? 0 : (*nvme)->capacity_bytes()};
+    loop.record_events = options.record_events;
+    auto mover = std::make_unique<Mover>(*device, std::move(*host), std::move(*nvme));
+    std::int64_t const floor =
+        options.min_value_bytes < 0 ? kMinValueBytes : options.min_value_bytes;
+    std::shared_ptr<TorchSession> session(
+        new TorchSession(*device, std::move(mover), std::move(loop), floor)
+    );
+    Result<void> const log = session->loop_->open_log();
+    if (!log.ok()) {
+        return log.error();
+    }
+    install_engine();
+    install_allocator();
+    return session;
+}
+
+TorchSession::TorchSession(
+    std::shared_ptr<Device> device,
+    std::unique_ptr<Mover> mover,
+    LoopOptions options,
+    std::int64_t min_value_bytes
+)
+    : device_(device),
+      registry_(*device, min_value_bytes),
+      loop_(std::make_unique<Loop>(std::move(options), device, std::move(mover), registry_)) {
+    registry_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
+}
+
+TorchSession::~TorchSession() {
+    loop_.reset();  // ends what is in flight while the registry is still there
+}
+
+Slot TorchSession::slot_of(SavedHook const& hook) {
+    std::lock_guard const lock(slots_mutex_);
+    std::string& name = names_[hook.origin().node];
+    if (name.empty()) {
+        name = hook.origin().name();
+    }
+    std::string key = name + ':' + std::to_string(hook.origin().output);
+    auto const output = static_cast<std::int32_t>(hook.origin().output);
+    return {name, output, occurrences_[std::move(key)]++};
+}
+
+void TorchSession::begin_pass() {
+    std::lock_guard const lock(slots_mutex_);
+    occurrences_.clear();
+}
+
+void TorchSession::save(SavedHook& hook) {
+    eligible_tensors_.fetch_add(1, std::memory_order_relaxed);
+    std::int64_t size_bytes = 0;
+    if (registry_.add(hook, size_bytes)) {
+        loop_->saved(hook.value(), size_bytes, slot_of(hook), registry_.newly_sole(kLooksPerSave));
+    }
+}
+
+/// Once a backward: tells the loop in which order values will be needed.
+void TorchSession::tell_backward_order() {
+    int const task = torch::autograd::get_current_graph_task_id();
+    if (task == -1 || graph_task_.exchange(task) == task) {
+        return;
+    }
+    std::vector<ValueId> order = registry_.in_order(rank_of_nodes());
+    if (!order.empty()) {
+        loop_->backward_order(std::move(order));
+    }
+}
+
+at::Tensor TorchSession::bring_back(SavedHook const& hook) {
+    tell_backward_order();
+    for (;;) {
+        Result<void> const there = loop_->need(hook.value());
+        if (!there.ok()) {
+            if (there.error().code == Errc::out_of_memory) {
+                TORCH_CHECK_WITH(OutOfMemoryError, false, place(), ": ", there.error().message());
+            }
+            TORCH_CHECK(false, place(), ": ", there.error().message());
+        }
+        at::Tensor tensor = registry_.tensor_of(hook);
+        if (tensor.defined()) {
+            registry_.handed_out(hook.value());
+            return tensor;
+        }
+    }
+}
+
+void* TorchSession::allocate(std::int64_t size_bytes) {
+    for (;;) {
+        void* const memory = device_->try_allocate(size_bytes);
+        if (memory != nullptr) {
+            return memory;
+        }
+        Result<void> const room =
+            loop_->make_room(device_->rounded(size_bytes), registry_.newly_sole(SIZE_MAX));
+        if (!room.ok()) {
+            TORCH_CHECK_WITH(
+                OutOfMemoryError,
+                false,
+                place(),
+                ": ",
+                current_operator(),
+                ' ',
+                room.error().message()
+            );
+        }
+    }
+}
+
+std::string TorchSession::place() const {
+    return "step " + std::to_string(loop_->step()) + ", " +
+           std::string(name_of(loop_->current_phase()));
+}
+
+Report TorchSession::report() const {
+    Report report = loop_->report();
+    report.saved_tensors = saved_tensors_.load();
+    report.passed_tensors = report.saved_tensors - eligible_tensors_.load();
+    return report;
+}
+
+}  // namespace spillway

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The session inside torch: one loop, one device, one registry, tied to torch's allocator, hooks
+// and graph tasks. Owned by the public Session, by recordings and by every saved tensor.
+#pragma once
+
+#include "mover/device.h"
+#include "session/loop.h"
+#include "spillway/session.h"
+#include "torch_driver/registry.h"
+#include "torch_driver/saved_hook.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <typeinfo>
+#include <unordered_map>
+
+namespace spillway {
+
+class TorchSession final : public std::enable_shared_from_this<TorchSession> {
+  public:
+    /// Fails   Errc::bad_argument, Errc::io, Errc::out_of_memory, with one line
+    [[nodiscard]] static Result<std::shared_ptr<TorchSession>> open(SessionOptions const& options);
+    ~TorchSession();
+
+    TorchSession(TorchSession const&) = delete;
+    TorchSession& operator=(TorchSession const&) = delete;
+
+    // For hooks.
+    [[nodiscard]] Registry& registry() { return registry_; }
+    void count_saved() { saved_tensors_.fetch_add(1, std::memory_order_relaxed); }
+    void save(SavedHook& hook);
+    [[nodiscard]] at::Tensor bring_back(SavedHook const& hook);
+
+    // For the allocator.
+    [[nodiscard]] void* allocate(std::int64_t size_bytes);
+
+    // For the public Session.
+    [[nodiscard]] Loop& loop() { return *loop_; }
+    [[nodiscard]] Report report() const;
+    /// A forward begins: slots are counted afresh.
+    void begin_pass();
+    /// "step 3, forward".
+    [[nodiscard]] std::string place() const;
+
+  private:
+    TorchSession(
+        std::shared_ptr<Device> device,
+        std::unique_ptr<Mover> mover,
+        LoopOptions options,
+        std::int64_t min_value_bytes
+    );
+    void tell_backward_order();
+    [[nodiscard]] Slot slot_of(SavedHook const& hook);
+
+    std::shared_ptr<Device> device_;
+    Registry registry_;
+    std::unique_ptr<Loop> loop_;
+    std::atomic<std::int64_t> saved_tensors_{0};
+    std::atomic<std::int64_t> eligible_tensors_{0};
+    std::atomic<int> graph_task_{-1};  ///< the backward whose order was told
+
+    std::mutex slots_mutex_;
+    std::unordered_map<std::string, std::int32_t> occurrences_;  ///< by producer and output
+    std::unordered_map<std::type_info const*, std::string> names_;
+};
+
+}  // namespace spillway
