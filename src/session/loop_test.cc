@@ -1,0 +1,366 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The loop on real memory and real tiers, with a driver that holds plain blocks instead of tensors.
+
+#include "session/loop.h"
+
+#include "base/units.h"
+#include "executor/event_log.h"
+#include "mover/cpu_device.h"
+#include "tier/faulty_tier.h"
+#include "tier/memory_tier.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <thread>
+
+namespace spillway {
+namespace {
+
+/// Values are blocks of the device, each filled with a pattern of its own.
+class Blocks final : public Driver {
+  public:
+    explicit Blocks(Device& device) : device_(device) {}
+    ~Blocks() override {
+        for (auto const& [value, block] : blocks_) {
+            device_.free(block);
+        }
+    }
+
+    void put(ValueId value, void* block) { blocks_[value] = block; }
+    void* at(ValueId value) { return blocks_.at(value); }
+    bool has(ValueId value) const { return blocks_.count(value) != 0; }
+    void end(ValueId value) {
+        auto const at = blocks_.find(value);
+        if (at != blocks_.end()) {
+            free_when_unheld(at->second);
+            blocks_.erase(at);
+        }
+    }
+
+    HeldBytes bytes_of(ValueId value) override {
+        auto const at = blocks_.find(value);
+        if (at == blocks_.end()) {
+            return {};
+        }
+        void* const block = at->second;
+        ++holds_[block];
+        std::shared_ptr<void const> hold(block, [this](void const* b) { unhold(b); });
+        auto const count = static_cast<std::size_t>(device_.size_of(block));
+        return {{static_cast<std::byte const*>(block), count}, std::move(hold)};
+    }
+    void drop(ValueId value) override { end(value); }
+    void bind(ValueId value, void* memory) override { blocks_[value] = memory; }
+    std::string describe(ValueId value) const override {
+        return "test value " + std::to_string(value.number);
+    }
+
+  private:
+    void free_when_unheld(void* block) {
+        if (holds_[block] == 0) {
+            device_.free(block);
+            holds_.erase(block);
+        } else {
+            orphans_.insert(block);
+        }
+    }
+    void unhold(void const* held) {
+        void* const block = const_cast<void*>(held);
+        if (--holds_[block] == 0 && orphans_.erase(block) != 0) {
+            device_.free(block);
+            holds_.erase(block);
+        }
+    }
+
+    Device& device_;
+    std::map<ValueId, void*> blocks_;
+    std::map<void*, int> holds_;
+    std::set<void*> orphans_;
+};
+
+struct Rig {
+    explicit Rig(
+        std::int64_t limit_bytes,
+        std::vector<Fault> faults = {},
+        std::string log = {},
+        std::int64_t away_bytes = 64_MiB,
+        ChooserKind chooser = ChooserKind::online
+    ) {
+        device = CpuDevice::open({.limit_bytes = limit_bytes}).value();
+        auto faulty = std::make_unique<FaultyTier>(
+            std::make_unique<MemoryTier>(away_bytes), std::move(faults)
+        );
+        tier = faulty.get();
+        auto mover = std::make_unique<Mover>(device, nullptr, std::move(faulty));
+        driver = std::make_unique<Blocks>(*device);
+        LoopOptions options;
+        options.executor = {
+            .chooser = chooser, .device_bytes = limit_bytes, .nvme_bytes = away_bytes};
+        options.record_events = std::move(log);
+        loop = std::make_unique<Loop>(options, device, std::move(mover), *driver);
+        EXPECT_TRUE(loop->open_log().ok());
+    }
+
+    /// As a capped allocator does: makes room until it fits or nothing is left.
+    Result<void*> allocate(std::int64_t size_bytes) {
+        for (;;) {
+            if (void* const block = device->try_allocate(size_bytes)) {
+                return block;
+            }
+            Result<void> const room = loop->make_room(device->rounded(size_bytes), sole);
+            sole.clear();
+            if (!room.ok()) {
+                return room.error();
+            }
+        }
+    }
+
+    Result<ValueId> save(std::int64_t size_bytes) {
+        Result<void*> const block = allocate(size_bytes);
+        if (!block.ok()) {
+            return block.error();
+        }
+        ValueId const value{next++};
+        std::memset(
+            *block, static_cast<int>(value.number % 251), static_cast<std::size_t>(size_bytes)
+        );
+        sizes[value] = size_bytes;
+        driver->put(value, *block);
+        loop->saved(value, device->size_of(*block), Slot{"test", 0, 0}, std::exchange(sole, {}));
+        sole = {value};  // the next operator lets go of it
+        return value;
+    }
+
+    /// What backward reads is what forward wrote.
+    void expect_intact(ValueId value) {
+        ASSERT_TRUE(driver->has(value));
+        auto const* const bytes = static_cast<unsigned char const*>(driver->at(value));
+        auto const count = static_cast<std::size_t>(sizes.at(value));
+        bool const all = std::all_of(bytes, bytes + count, [&](unsigned char byte) {
+            return byte == static_cast<unsigned char>(value.number % 251);
+        });
+        EXPECT_TRUE(all) << "value " << value.number;
+    }
+
+    void done_with(ValueId value) {
+        driver->end(value);
+        loop->dropped(value);
+    }
+
+    std::shared_ptr<CpuDevice> device;
+    FaultyTier* tier = nullptr;
+    std::unique_ptr<Blocks> driver;
+    std::unique_ptr<Loop> loop;  ///< destroyed before the driver
+    std::map<ValueId, std::int64_t> sizes;
+    std::vector<ValueId> sole;
+    std::int64_t next = 0;
+};
+
+TEST(Loop, values_beyond_the_limit_come_back_as_they_were) {
+    Rig rig(4_MiB);
+    std::vector<ValueId> values;
+    for (int i = 0; i < 40; ++i) {
+        values.push_back(rig.save(256_KiB).value());
+    }
+    rig.loop->phase(Phase::backward);
+    for (auto value = values.rbegin(); value != values.rend(); ++value) {
+        ASSERT_TRUE(rig.loop->need(*value).ok());
+        rig.expect_intact(*value);
+        rig.done_with(*value);
+    }
+    rig.loop->settle();
+    EXPECT_LE(rig.loop->report().device_peak_bytes, 4_MiB);
+    EXPECT_EQ(rig.loop->ledger(), LedgerView{});
+    EXPECT_EQ(rig.device->usage().used_bytes, 0);
+}
+
+TEST(Loop, a_value_may_be_needed_again_and_again) {
+    Rig rig(2_MiB);
+    std::vector<ValueId> values;
+    for (int i = 0; i < 20; ++i) {
+        values.push_back(rig.save(256_KiB).value());
+    }
+    for (int pass = 0; pass < 3; ++pass) {
+        rig.loop->phase(Phase::backward);
+        for (ValueId const value : values) {  // not the order that was guessed
+            ASSERT_TRUE(rig.loop->need(value).ok());
+            rig.expect_intact(value);
+            rig.sole = {value};
+            ASSERT_TRUE(rig.loop->make_room(1, std::exchange(rig.sole, {})).ok());
+        }
+    }
+    for (ValueId const value : values) {
+        rig.done_with(value);
+    }
+    rig.loop->settle();
+    EXPECT_EQ(rig.loop->ledger(), LedgerView{});
+}
+
+TEST(Loop, keep_all_refuses_and_says_what_was_asked) {
+    Rig rig(1_MiB, {}, {}, 64_MiB, ChooserKind::keep_all);
+    for (int i = 0; i < 4; ++i) {
+        ASSERT_TRUE(rig.save(256_KiB).ok());
+    }
+    Result<ValueId> const fifth = rig.save(256_KiB);
+    ASSERT_FALSE(fifth.ok());
+    EXPECT_EQ(fifth.error().code, Errc::out_of_memory);
+    EXPECT_NE(fifth.error().what.find("asked for 256.0 KiB"), std::string::npos);
+    EXPECT_NE(fifth.error().what.find("1.2 MiB are needed"), std::string::npos)
+        << fifth.error().what;
+    for (int i = 0; i < 4; ++i) {
+        rig.done_with(ValueId{i});
+    }
+}
+
+TEST(Loop, a_store_that_fails_leaves_its_value_on_the_device) {
+    Rig rig(2_MiB, {{.kind = Fault::Kind::fail, .way = Direction::store, .first = 0, .count = 1}});
+    std::vector<ValueId> values;
+    Error why;
+    for (int i = 0; i < 40 && why.what.empty(); ++i) {
+        Result<ValueId> const value = rig.save(256_KiB);
+        if (value.ok()) {
+            values.push_back(*value);
+        } else {
+            why = value.error();
+        }
+    }
+    EXPECT_EQ(why.code, Errc::out_of_memory);  // the tier is given up: nothing else can leave
+    EXPECT_GE(values.size(), 8U);
+    rig.loop->phase(Phase::backward);
+    std::reverse(values.begin(), values.end());
+    for (ValueId const value : values) {
+        ASSERT_TRUE(rig.loop->need(value).ok());
+        rig.expect_intact(value);
+        rig.done_with(value);
+    }
+    rig.loop->settle();
+    EXPECT_EQ(rig.loop->ledger(), LedgerView{});
+}
+
+TEST(Loop, a_full_tier_keeps_what_it_has_and_the_rest_stays) {
+    Rig rig(2_MiB, {}, {}, 1_MiB);
+    std::vector<ValueId> values;
+    for (int i = 0; i < 12; ++i) {
+        Result<ValueId> const value = rig.save(256_KiB);
+        ASSERT_TRUE(value.ok()) << i << ' ' << value.error().message();
+        values.push_back(*value);
+    }
+    EXPECT_FALSE(rig.save(256_KiB).ok());
+    std::reverse(values.begin(), values.end());
+    for (ValueId const value : values) {
+        ASSERT_TRUE(rig.loop->need(value).ok());
+        rig.expect_intact(value);
+        rig.done_with(value);
+    }
+}
+
+TEST(Loop, a_flipped_bit_stops_the_step_and_names_the_value) {
+    Rig rig(1_MiB, {{.kind = Fault::Kind::flip, .way = Direction::load, .first = 0, .count = 1}});
+    std::vector<ValueId> values;
+    for (int i = 0; i < 10; ++i) {
+        values.push_back(rig.save(256_KiB).value());
+    }
+    Result<void> const outcome = rig.loop->need(values.front());
+    ASSERT_FALSE(outcome.ok());
+    EXPECT_EQ(outcome.error().code, Errc::corrupt);
+    EXPECT_NE(outcome.error().what.find("test value 0"), std::string::npos);
+    for (ValueId const value : values) {
+        rig.done_with(value);
+    }
+    rig.loop->settle();
+    EXPECT_EQ(rig.loop->ledger(), LedgerView{});
+    EXPECT_EQ(rig.device->usage().used_bytes, 0);
+}
+
+TEST(Loop, values_dropped_while_their_copies_are_under_way_leak_nothing) {
+    Rig rig(
+        2_MiB, {{.kind = Fault::Kind::hold, .way = Direction::store, .first = 0, .count = 1000}}
+    );
+    std::vector<ValueId> values;
+    for (int i = 0; i < 8; ++i) {
+        values.push_back(rig.save(256_KiB).value());
+    }
+    for (ValueId const value : values) {
+        rig.done_with(value);  // the stores hold their bytes
+    }
+    rig.loop->settle();
+    EXPECT_GT(rig.device->usage().used_bytes, 0);
+    rig.tier->let_go();
+    rig.loop->settle();
+    EXPECT_EQ(rig.loop->ledger(), LedgerView{});
+    EXPECT_EQ(rig.device->usage().used_bytes, 0);
+}
+
+TEST(Loop, the_event_log_gives_a_fresh_executor_the_same_commands) {
+    std::string const path = std::filesystem::path(SPILLWAY_BINARY_DIR) / "loop_test.events";
+    {
+        Rig rig(3_MiB, {}, path);
+        std::mt19937 random(5);
+        for (int step = 0; step < 4; ++step) {
+            rig.loop->begin_step(step);
+            rig.loop->phase(Phase::forward);
+            std::vector<ValueId> values;
+            for (int i = 0; i < 30; ++i) {
+                values.push_back(rig.save(4096 * (1 + static_cast<int>(random() % 64))).value());
+            }
+            rig.loop->phase(Phase::backward);
+            std::reverse(values.begin(), values.end());
+            rig.loop->backward_order(values);
+            for (ValueId const value : values) {
+                ASSERT_TRUE(rig.loop->need(value).ok());
+                rig.expect_intact(value);
+                rig.done_with(value);
+            }
+        }
+    }
+    std::ifstream stream(path);
+    Result<ReplayOutcome> const outcome = replay(stream);
+    ASSERT_TRUE(outcome.ok()) << outcome.error().message();
+    EXPECT_TRUE(outcome->identical) << outcome->difference;
+    EXPECT_GT(outcome->commands, 150);
+}
+
+TEST(Loop, threads_that_need_the_same_values_all_find_them) {
+    Rig rig(2_MiB);
+    std::vector<ValueId> values;
+    for (int i = 0; i < 20; ++i) {
+        values.push_back(rig.save(256_KiB).value());
+    }
+    // Only the loop is shared: the first half is absent, each thread asks for its own share twice.
+    std::vector<ValueId> const shared(values.begin(), values.begin() + 4);
+    for (ValueId const value : values) {
+        if (value.number >= 4) {
+            rig.done_with(value);
+        }
+    }
+    rig.loop->settle();
+    std::atomic<int> found = 0;
+    auto ask = [&] {
+        for (ValueId const value : shared) {
+            found += rig.loop->need(value).ok() ? 1 : 0;
+        }
+    };
+    ask();
+    std::thread first(ask);
+    std::thread second(ask);
+    first.join();
+    second.join();
+    EXPECT_EQ(found, 12);
+    for (ValueId const value : shared) {
+        rig.expect_intact(value);
+        rig.done_with(value);
+    }
+}
+
+}  // namespace
+}  // namespace spillway
