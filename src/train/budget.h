@@ -5,14 +5,14 @@
 // The base class is plain training; session_budget.h has the one that opens a session.
 #pragma once
 
+#include "spillway/report.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
-
-#include "spillway/report.h"
 
 namespace spillway::train {
 

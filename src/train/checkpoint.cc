@@ -3,18 +3,18 @@
 
 #include "train/checkpoint.h"
 
-#include <ATen/core/grad_mode.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-#include <utility>
-#include <vector>
-
 #include "train/bad_value.h"
 #include "train/checkpoint_folder.h"
 #include "train/files.h"
 #include "train/optimizer.h"
 #include "train/safetensors.h"
+
+#include <ATen/core/grad_mode.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace spillway::train {
 
@@ -93,8 +93,7 @@ void save_checkpoint(
     FreshFolder folder(path);
     Json hashes;
     hashes[kModelFile] = write_all(folder.file(kModelFile), weights_of(model));
-    hashes[kOptimizerFile] =
-        write_all(folder.file(kOptimizerFile), states_of(model, optimizer));
+    hashes[kOptimizerFile] = write_all(folder.file(kOptimizerFile), states_of(model, optimizer));
     Json const state{
         {"format", kFormat},
         {"steps_done", steps_done},
@@ -169,7 +168,9 @@ std::int64_t SavedRun::steps_done() const {
     return state_->state["steps_done"].get<std::int64_t>();
 }
 
-Json const& SavedRun::settings() const { return state_->state["settings"]; }
+Json const& SavedRun::settings() const {
+    return state_->state["settings"];
+}
 
 void SavedRun::load(LanguageModel& model, torch::optim::AdamW& optimizer) const {
     make_moments(model, optimizer, steps_done());

@@ -5,14 +5,14 @@
 // whole or not at all, and replaces an older one in one step. docs/formats/ has the fields.
 #pragma once
 
+#include "train/model.h"
+
+#include <nlohmann/json_fwd.hpp>
 #include <torch/optim/adamw.h>
 
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
-
-#include "train/model.h"
 
 namespace spillway::train {
 

@@ -3,6 +3,9 @@
 
 #include "train/checkpoint_folder.h"
 
+#include "train/bad_value.h"
+#include "train/files.h"
+
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,9 +18,6 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
-
-#include "train/bad_value.h"
-#include "train/files.h"
 
 namespace spillway::train {
 
@@ -54,8 +54,7 @@ std::optional<pid_t> maker_of(std::string const& name, std::string const& stem) 
     char const* const end = name.data() + name.size();
     pid_t maker = 0;
     auto const [stop, failure] = std::from_chars(begin, end, maker);
-    return failure == std::errc{} && stop == end && maker > 0 ? std::optional{maker}
-                                                              : std::nullopt;
+    return failure == std::errc{} && stop == end && maker > 0 ? std::optional{maker} : std::nullopt;
 }
 
 // What a killed run left half written beside `place`.
@@ -116,7 +115,9 @@ FreshFolder::FreshFolder(std::string const& path)
     }
 }
 
-FreshFolder::~FreshFolder() { sweep(fresh_); }
+FreshFolder::~FreshFolder() {
+    sweep(fresh_);
+}
 
 void FreshFolder::put_in_place() {
     sync_folder(fresh_);

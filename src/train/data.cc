@@ -3,6 +3,9 @@
 
 #include "train/data.h"
 
+#include "train/bad_value.h"
+#include "train/random.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,9 +16,6 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
-
-#include "train/bad_value.h"
-#include "train/random.h"
 
 namespace spillway::train {
 
@@ -125,8 +125,7 @@ Corpus text_of_this_machine(std::int64_t needed_bytes) {
         }
     }
     if (static_cast<std::int64_t>(corpus.bytes.size()) < needed_bytes) {
-        throw BadValue(
-            "--data: this machine has too little text of its own; name a file or folder"
+        throw BadValue("--data: this machine has too little text of its own; name a file or folder"
         );
     }
     return corpus;

@@ -16,7 +16,7 @@ inline constexpr std::int64_t kCorpusLimitBytes = std::int64_t{16} << 20;
 
 struct Corpus {
     std::vector<std::uint8_t> bytes;
-    std::string source;             ///< the path it was read from
+    std::string source;  ///< the path it was read from
     std::int64_t files = 0;
     std::uint64_t fingerprint = 0;  ///< of the bytes
 };

@@ -94,7 +94,9 @@ InputFile::InputFile(std::string path)
     size_bytes_ = status.st_size;
 }
 
-InputFile::~InputFile() { ::close(file_); }
+InputFile::~InputFile() {
+    ::close(file_);
+}
 
 void InputFile::read(std::int64_t offset, std::span<std::byte> into) const {
     while (!into.empty()) {
@@ -151,7 +153,9 @@ void OutputFile::write(std::span<std::byte const> bytes) {
     write_fully(file_, bytes, path_);
 }
 
-void OutputFile::write(std::string_view text) { write(bytes_of(text)); }
+void OutputFile::write(std::string_view text) {
+    write(bytes_of(text));
+}
 
 std::string OutputFile::finish() {
     if (::fsync(file_) != 0) {

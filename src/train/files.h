@@ -59,7 +59,8 @@ class InputFile {
     std::int64_t size_bytes_ = 0;
 };
 
-/// A new file, hashed as it is written; `finish` syncs it. Destroyed before that, it stays unsynced.
+/// A new file, hashed as it is written; `finish` syncs it. Destroyed before that, it stays
+/// unsynced.
 ///
 /// Fails   FileError: exists, no room, no permission
 class OutputFile {

@@ -3,6 +3,9 @@
 
 // GPT-2: names of parameters as its authors have them, weights laid out as torch's Linear does.
 
+#include "train/initialize.h"
+#include "train/model.h"
+
 #include <ATen/ops/arange.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
@@ -14,9 +17,6 @@
 #include <torch/nn/modules/normalization.h>
 
 #include <cmath>
-
-#include "train/initialize.h"
-#include "train/model.h"
 
 namespace spillway::train {
 

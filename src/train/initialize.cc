@@ -3,10 +3,10 @@
 
 #include "train/initialize.h"
 
+#include "train/random.h"
+
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
-
-#include "train/random.h"
 
 namespace spillway::train {
 

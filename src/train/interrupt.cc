@@ -42,8 +42,12 @@ InterruptWatch::InterruptWatch() {
     handle_with(on_signal);
 }
 
-InterruptWatch::~InterruptWatch() { handle_with(SIG_DFL); }
+InterruptWatch::~InterruptWatch() {
+    handle_with(SIG_DFL);
+}
 
-bool InterruptWatch::asked() const { return signals_seen > 0; }
+bool InterruptWatch::asked() const {
+    return signals_seen > 0;
+}
 
 }  // namespace spillway::train

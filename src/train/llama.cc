@@ -3,6 +3,9 @@
 
 // LLaMA 2: names of parameters as on the Hugging Face hub, so that its files can be read later.
 
+#include "train/initialize.h"
+#include "train/model.h"
+
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
@@ -15,9 +18,6 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
-
-#include "train/initialize.h"
-#include "train/model.h"
 
 namespace spillway::train {
 
@@ -125,8 +125,7 @@ struct Block : nn::Module {
     explicit Block(ModelShape const& shape)
         : norm_1(register_module("input_layernorm", std::make_shared<RmsNorm>(shape.width))),
           attention(register_module("self_attn", std::make_shared<Attention>(shape))),
-          norm_2(
-              register_module("post_attention_layernorm", std::make_shared<RmsNorm>(shape.width))
+          norm_2(register_module("post_attention_layernorm", std::make_shared<RmsNorm>(shape.width))
           ),
           feed_forward(register_module("mlp", std::make_shared<FeedForward>(shape))),
           drop(register_module("dropout", nn::Dropout(shape.dropout))) {}
@@ -189,8 +188,12 @@ class Llama : public LanguageModel {
         for (auto const& module : *decoder_->blocks) {
             auto const* block = module->as<Block>();
             for (auto const& linear :
-                 {block->attention->q, block->attention->k, block->attention->v,
-                  block->attention->out, block->feed_forward->gate, block->feed_forward->up,
+                 {block->attention->q,
+                  block->attention->k,
+                  block->attention->v,
+                  block->attention->out,
+                  block->feed_forward->gate,
+                  block->feed_forward->up,
                   block->feed_forward->down}) {
                 draw.normal(linear, kDeviation);
             }

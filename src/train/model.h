@@ -4,13 +4,13 @@
 // The models, as a user of libtorch would write them: no Spillway in sight.
 #pragma once
 
+#include "train/model_shape.h"
+
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
 #include <cstdint>
 #include <memory>
-
-#include "train/model_shape.h"
 
 namespace spillway::train {
 

@@ -3,11 +3,11 @@
 
 #include "train/model_shape.h"
 
+#include "train/bad_value.h"
+
 #include <algorithm>
 #include <array>
 #include <string>
-
-#include "train/bad_value.h"
 
 namespace spillway::train {
 
@@ -135,7 +135,9 @@ void check(ModelShape const& shape) {
     }
     if (shape.style == Style::llama2 && shape.head_width() % 2 != 0) {
         refuse(
-            "--width", std::to_string(shape.width), "rotary positions need an even width of each head"
+            "--width",
+            std::to_string(shape.width),
+            "rotary positions need an even width of each head"
         );
     }
     if (shape.vocab_size < kBytes) {
@@ -145,7 +147,9 @@ void check(ModelShape const& shape) {
 
 }  // namespace
 
-std::string_view name_of(Style style) { return style == Style::gpt2 ? "gpt2" : "llama2"; }
+std::string_view name_of(Style style) {
+    return style == Style::gpt2 ? "gpt2" : "llama2";
+}
 
 std::vector<std::string_view> preset_names() {
     std::vector<std::string_view> names;
@@ -180,9 +184,9 @@ std::int64_t parameter_count(ModelShape const& shape) {
     std::int64_t const width = shape.width;
     std::int64_t const embedding = shape.vocab_size * width;
     if (shape.style == Style::gpt2) {
-        std::int64_t const block = 4 * width * width + 4 * width            // qkv and projection
+        std::int64_t const block = 4 * width * width + 4 * width  // qkv and projection
                                    + 2 * width * shape.hidden + shape.hidden + width  // mlp
-                                   + 4 * width;                             // two layer norms
+                                   + 4 * width;  // two layer norms
         return embedding + shape.positions * width + shape.layers * block + 2 * width;
     }
     std::int64_t const kv_width = shape.kv_heads * shape.head_width();

@@ -4,12 +4,12 @@
 // Which model is trained: the named models' sizes, and what flags change of them. Free of torch.
 #pragma once
 
+#include "spillway/train.h"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "spillway/train.h"
 
 namespace spillway::train {
 
@@ -26,7 +26,7 @@ struct ModelShape {
     std::int64_t width = 0;
     std::int64_t hidden = 0;
     std::int64_t vocab_size = 0;
-    std::int64_t positions = 0;   ///< rows of the position table, or of the rotary tables
+    std::int64_t positions = 0;  ///< rows of the position table, or of the rotary tables
     std::int64_t sequence = 0;
     std::int64_t batch = 0;
     double dropout = 0.0;

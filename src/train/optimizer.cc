@@ -23,10 +23,9 @@ std::unique_ptr<optim::AdamW> make_optimizer(
     for (at::Tensor const& parameter : model.parameters()) {
         (parameter.dim() >= 2 ? matrices : vectors).push_back(parameter);
     }
-    optim::AdamWOptions const decayed =
-        optim::AdamWOptions(options.learning_rate)
-            .betas(std::make_tuple(options.beta1, options.beta2))
-            .weight_decay(options.weight_decay);
+    optim::AdamWOptions const decayed = optim::AdamWOptions(options.learning_rate)
+                                            .betas(std::make_tuple(options.beta1, options.beta2))
+                                            .weight_decay(options.weight_decay);
     optim::AdamWOptions const undecayed = optim::AdamWOptions(decayed).weight_decay(0.0);
     std::vector<optim::OptimizerParamGroup> groups;
     groups.emplace_back(std::move(matrices), std::make_unique<optim::AdamWOptions>(decayed));

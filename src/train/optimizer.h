@@ -4,6 +4,9 @@
 // AdamW as GPTs are trained with it: matrices decay, vectors do not; gradients clipped by norm.
 #pragma once
 
+#include "spillway/train.h"
+#include "train/model.h"
+
 #include <ATen/core/Tensor.h>
 #include <torch/optim/adamw.h>
 
@@ -11,9 +14,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "spillway/train.h"
-#include "train/model.h"
 
 namespace spillway::train {
 
@@ -40,8 +40,6 @@ struct Moments {
 );
 
 /// Makes zero moments as after `updates` updates, to be filled from a checkpoint.
-void make_moments(
-    LanguageModel const& model, torch::optim::AdamW& optimizer, std::int64_t updates
-);
+void make_moments(LanguageModel const& model, torch::optim::AdamW& optimizer, std::int64_t updates);
 
 }  // namespace spillway::train

@@ -32,9 +32,13 @@ std::optional<std::int64_t> status_bytes(std::string_view name) {
 
 }  // namespace
 
-std::optional<std::int64_t> process_peak_bytes() { return status_bytes("VmHWM:"); }
+std::optional<std::int64_t> process_peak_bytes() {
+    return status_bytes("VmHWM:");
+}
 
-std::optional<std::int64_t> resident_bytes() { return status_bytes("VmRSS:"); }
+std::optional<std::int64_t> resident_bytes() {
+    return status_bytes("VmRSS:");
+}
 
 std::optional<DiskBytes> disk_bytes() {
     auto const read = number_in("/proc/self/io", "read_bytes:");

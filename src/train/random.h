@@ -31,9 +31,7 @@ constexpr std::uint64_t mixed(std::initializer_list<std::int64_t> key) {
 /// Maps a random number onto [0, count), count > 0.
 constexpr std::int64_t below(std::uint64_t random, std::int64_t count) {
     using Wide = unsigned __int128;
-    return static_cast<std::int64_t>(
-        (static_cast<Wide>(random) * static_cast<Wide>(count)) >> 64U
-    );
+    return static_cast<std::int64_t>((static_cast<Wide>(random) * static_cast<Wide>(count)) >> 64U);
 }
 
 }  // namespace spillway::train

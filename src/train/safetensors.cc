@@ -3,9 +3,10 @@
 
 #include "train/safetensors.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -63,8 +64,11 @@ Json parse_header(InputFile const& file, std::string const& text) {
 std::int64_t whole_number(InputFile const& file, Json const& value) {
     constexpr auto kMost = static_cast<std::uint64_t>(INT64_MAX);
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kMost) {
-        fail(file, "header holds '" + value.dump(-1, ' ', true, Json::error_handler_t::replace) +
-                       "' where a size belongs");
+        fail(
+            file,
+            "header holds '" + value.dump(-1, ' ', true, Json::error_handler_t::replace) +
+                "' where a size belongs"
+        );
     }
     return value.get<std::int64_t>();
 }
@@ -121,8 +125,18 @@ void check_cover(InputFile const& file, TensorIndex const& index) {
 
 std::int64_t element_bytes(std::string_view dtype) {
     constexpr std::array<std::pair<std::string_view, std::int64_t>, 12> kDtypes{{
-        {"F64", 8}, {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4}, {"U32", 4},
-        {"F16", 2}, {"BF16", 2}, {"I16", 2}, {"I8", 1}, {"U8", 1}, {"BOOL", 1},
+        {"F64", 8},
+        {"I64", 8},
+        {"U64", 8},
+        {"F32", 4},
+        {"I32", 4},
+        {"U32", 4},
+        {"F16", 2},
+        {"BF16", 2},
+        {"I16", 2},
+        {"I8", 1},
+        {"U8", 1},
+        {"BOOL", 1},
     }};
     for (auto const& [name, bytes] : kDtypes) {
         if (name == dtype) {

@@ -5,6 +5,8 @@
 // tensor's dtype, shape and place, then the data without gaps. Free of torch.
 #pragma once
 
+#include "train/files.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,14 +14,12 @@
 #include <string_view>
 #include <vector>
 
-#include "train/files.h"
-
 namespace spillway::train {
 
 /// A tensor's line in the header. Offsets are from the start of the data, half-open.
 struct TensorEntry {
     std::string name;
-    std::string dtype;                  ///< "F32", "BF16", "I64", ...
+    std::string dtype;  ///< "F32", "BF16", "I64", ...
     std::vector<std::int64_t> shape;
     std::int64_t begin = 0;
     std::int64_t end = 0;
@@ -32,8 +32,8 @@ struct TensorEntry {
 
 /// What a file holds, found valid.
 struct TensorIndex {
-    std::vector<TensorEntry> entries;   ///< in the order of their data
-    std::int64_t data_begin = 0;        ///< offset of the data in the file
+    std::vector<TensorEntry> entries;  ///< in the order of their data
+    std::int64_t data_begin = 0;       ///< offset of the data in the file
 };
 
 /// Reads and checks the header of an untrusted file: its length, JSON without repeated names,

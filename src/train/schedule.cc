@@ -16,9 +16,9 @@ double rate_at(Schedule const& schedule, std::int64_t step) {
                static_cast<double>(schedule.warmup_steps);
     }
     auto const span =
-        static_cast<double>(std::max<std::int64_t>(1, schedule.total_steps - schedule.warmup_steps));
-    double const done =
-        std::min(1.0, static_cast<double>(step - schedule.warmup_steps) / span);
+        static_cast<double>(std::max<std::int64_t>(1, schedule.total_steps - schedule.warmup_steps)
+        );
+    double const done = std::min(1.0, static_cast<double>(step - schedule.warmup_steps) / span);
     double const cosine = 0.5 * (1.0 + std::cos(std::numbers::pi * done));
     return schedule.peak * (kFloor + (1.0 - kFloor) * cosine);
 }

@@ -9,8 +9,8 @@
 namespace spillway::train {
 
 struct Schedule {
-    double peak = 0;                 ///< after the warm-up
-    std::int64_t warmup_steps = 0;   ///< 0: none
+    double peak = 0;                ///< after the warm-up
+    std::int64_t warmup_steps = 0;  ///< 0: none
     std::int64_t total_steps = 1;
 };
 

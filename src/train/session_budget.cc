@@ -4,12 +4,12 @@
 // The budget that is a Spillway session, and the function that the program looks up. The only file
 // of this folder that needs libspillway.so.
 
-#include <memory>
-
 #include "spillway/session.h"
 #include "spillway/train.h"
 #include "train/budget.h"
 #include "train/run.h"
+
+#include <memory>
 
 namespace spillway::train {
 
@@ -43,6 +43,7 @@ class SessionBudget : public Budget {
                  .nvme_budget_bytes = options_.nvme_budget_bytes,
                  .nvme_allow_tmpfs = options_.nvme_allow_tmpfs,
                  .policy = options_.policy,
+                 .whole_process = true,
                  .record_events = options_.record_events}
             );
         }

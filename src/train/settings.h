@@ -4,13 +4,14 @@
 // What a run was asked, as JSON: the part that makes the model, and the part that makes its losses.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-#include <string>
-#include <vector>
-
 #include "spillway/train.h"
 #include "train/data.h"
 #include "train/model_shape.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+#include <vector>
 
 namespace spillway::train {
 

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The program: reads flags and hands over. Every error is one line and exit code 2.
+
+#include "train_command.h"
+#include "train_flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#ifndef SPILLWAY_VERSION
+#define SPILLWAY_VERSION "0.1.0"
+#endif
+
+namespace {
+
+constexpr int kBadValue = 2;
+
+int refused(std::string const& line) {
+    std::string const first = line.substr(0, line.find('\n'));
+    std::fprintf(
+        stderr,
+        "spillway: %s\nspillway: --help and train --help list what there is\n",
+        first.c_str()
+    );
+    return kBadValue;
+}
+
+// "train" is the only one yet; CLI11 would call any other word an extra argument.
+std::string unknown_subcommand(int count, char const* const* words) {
+    std::string_view const first = count > 1 ? words[1] : "";
+    if (first.empty() && count > 1) {
+        return "'' is no subcommand; there is train";
+    }
+    if (first.empty()) {
+        return "a subcommand is missing; there is train";
+    }
+    return first.starts_with('-') || first == "train"
+               ? ""
+               : "'" + std::string{first} + "' is no subcommand; there is train";
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+    CLI::App app{"Spillway trains models that do not fit: saved activations wait on a disk."};
+    app.name("spillway");
+    app.set_version_flag("--version", "spillway " SPILLWAY_VERSION);
+    app.require_subcommand(1);
+    CLI::App& train = *app.add_subcommand(
+        "train", "Trains a GPT-2 or LLaMA style model on text, under a budget of device bytes"
+    );
+    train.footer(
+        "Example: spillway train --device-budget 700MiB --nvme /scratch --steps 50\n"
+        "Exit codes: 0 done, 1 failed, 2 a value that cannot be used, 130 after Ctrl-C"
+    );
+    spillway::TrainOptions options;
+    spillway::cli::TrainText text;
+    spillway::cli::add_train_flags(train, options, text);
+    if (std::string const why = unknown_subcommand(count, words); !why.empty()) {
+        return refused(why);
+    }
+    try {
+        app.parse(count, words);
+        spillway::cli::read_sizes(text, options);
+    } catch (CLI::Success const& asked) {
+        return app.exit(asked);
+    } catch (CLI::ParseError const& failure) {
+        return refused(failure.what());
+    }
+    return spillway::cli::run_train(options);
+}

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Reading what was typed: whole numbers, fractions, sizes; each error names it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace spillway::cli {
+
+/// Whole numbers in [least, most]. The checks return "" or why not, as CLI11's validators do.
+struct WholeNumber {
+    std::int64_t least = 0;
+    std::int64_t most = 0;
+    std::string operator()(std::string const& text) const;
+};
+
+/// Finite decimals in [least, most], or [least, most) with `below_most`.
+struct Fraction {
+    double least = 0;
+    double most = 0;
+    bool below_most = false;
+    std::string operator()(std::string const& text) const;
+};
+
+/// Bytes of memory that this process may use: the smallest limit of its cgroups, else the
+/// machine's memory. What "80%" of a CPU device is a share of.
+[[nodiscard]] std::int64_t memory_bytes();
+
+/// Free bytes where `path` is; 0 where that is not known. What "80%" of an NVMe tier is a share of.
+[[nodiscard]] std::int64_t free_bytes(std::string const& path);
+
+/// Reads a size above 0.
+///
+/// Fails   CLI::ValidationError "flag: why", naming the text
+[[nodiscard]] std::int64_t size_of(
+    std::string const& flag, std::string const& text, std::int64_t whole_bytes
+);
+
+}  // namespace spillway::cli

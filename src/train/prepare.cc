@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "train/prepare.h"
+
+#include "train/bad_value.h"
+#include "train/checkpoint.h"
+#include "train/checkpoint_folder.h"
+#include "train/files.h"
+#include "train/settings.h"
+
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace spillway::train {
+
+namespace {
+
+void check_choices(TrainOptions const& options) {
+    if (options.device == "cuda") {
+        refuse("--device", "cuda", "not in this build; --device cpu is");
+    }
+    if (options.device != "cpu") {
+        refuse("--device", options.device, "no such device; there is cpu");
+    }
+    if (options.precision != "fp32" && options.precision != "bf16") {
+        refuse("--precision", options.precision, "no such precision; there are fp32 and bf16");
+    }
+    if (options.policy != "online" && options.policy != "keep_all") {
+        refuse("--policy", options.policy, "no such policy; there are online and keep_all");
+    }
+    if (options.checkpoint_every > 0 && options.checkpoint.empty()) {
+        refuse(
+            "--checkpoint-every", std::to_string(options.checkpoint_every), "needs --checkpoint"
+        );
+    }
+    if (options.count_allocations && options.device_budget_bytes > 0) {
+        refuse(
+            "--device-budget", options.device_budget_typed, "not together with --count-allocations"
+        );
+    }
+}
+
+void check_nvme(std::string const& path) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) {
+        refuse("--nvme", path, std::string{std::strerror(errno)} + " (it is not created)");
+    }
+    if (!S_ISDIR(status.st_mode)) {
+        refuse("--nvme", path, "not a folder");
+    }
+    if (::access(path.c_str(), W_OK | X_OK) != 0) {
+        refuse("--nvme", path, std::strerror(errno));
+    }
+}
+
+// A file that is written at the end must have a folder now.
+void check_output(char const* flag, std::string const& path) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) == 0) {
+        if (S_ISDIR(status.st_mode)) {
+            refuse(flag, path, "a folder");
+        }
+        if (::access(path.c_str(), W_OK) != 0) {
+            refuse(flag, path, std::strerror(errno));
+        }
+        return;
+    }
+    std::string const folder = folder_of(path);
+    if (::stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+        refuse(flag, path, "there is no folder '" + folder + "' to put it in");
+    }
+    if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+        refuse(flag, path, "folder '" + folder + "': " + std::strerror(errno));
+    }
+}
+
+void check_paths(TrainOptions const& options) {
+    if (!options.nvme.empty()) {
+        check_nvme(options.nvme);
+    }
+    if (!options.json.empty()) {
+        check_output("--json", options.json);
+    }
+    if (!options.record_events.empty()) {
+        check_output("--record-events", options.record_events);
+    }
+    if (!options.checkpoint.empty()) {
+        check_checkpoint_place(options.checkpoint);
+    }
+}
+
+void check_same_model(TrainOptions const& options, ModelShape const& shape, SavedRun const& run) {
+    auto const others =
+        differences(run.settings().value("model", nlohmann::json{}), model_settings(shape));
+    if (!others.empty()) {
+        refuse("--resume", options.resume, "a checkpoint of another model: its " + others.front());
+    }
+}
+
+}  // namespace
+
+Prepared::Prepared() = default;
+Prepared::~Prepared() = default;
+Prepared::Prepared(Prepared&&) noexcept = default;
+Prepared& Prepared::operator=(Prepared&&) noexcept = default;
+
+Prepared prepare(TrainOptions const& options) {
+    Prepared prepared;
+    check_choices(options);
+    prepared.shape = shape_of(options);
+    check_paths(options);
+    if (!options.resume.empty()) {
+        prepared.resumed = std::make_unique<SavedRun>(options.resume);
+        check_same_model(options, prepared.shape, *prepared.resumed);
+    }
+    prepared.corpus = read_corpus(options.data, prepared.shape.sequence + 1);
+    return prepared;
+}
+
+}  // namespace spillway::train

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "train/results.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace spillway::train {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename T>
+Json or_null(std::optional<T> const& value) {
+    return value ? Json(*value) : Json(nullptr);
+}
+
+// The double whose shortest form is the float's shortest form, so that JSON shows that one.
+Json shortest(float value) {
+    if (!std::isfinite(value)) {
+        return nullptr;
+    }
+    std::array<char, 32> text{};
+    char const* const end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+    double wide = 0;
+    std::from_chars(text.data(), end, wide);
+    return wide;
+}
+
+Json json_of(Report const& report) {
+    return {
+        {"device_limit_bytes", report.device_limit_bytes},
+        {"device_bytes", report.device_bytes},
+        {"device_peak_bytes", report.device_peak_bytes},
+        {"device_peak_by_phase",
+         {{"setup", report.device_peak_by_phase[0]},
+          {"forward", report.device_peak_by_phase[1]},
+          {"backward", report.device_peak_by_phase[2]},
+          {"update", report.device_peak_by_phase[3]}}},
+        {"device_resident_peak_bytes", report.device_resident_peak_bytes},
+        {"saved_tensors", report.saved_tensors},
+        {"saved_values", report.saved_values},
+        {"saved_bytes", report.saved_bytes},
+        {"passed_tensors", report.passed_tensors},
+        {"stored_bytes", report.stored_bytes},
+        {"loaded_bytes", report.loaded_bytes},
+        {"freed_bytes", report.freed_bytes},
+        {"kept_by_others_bytes", report.kept_by_others_bytes},
+        {"stall_store_ns", report.stall_store_ns},
+        {"stall_load_ns", report.stall_load_ns},
+        {"store_busy_ns", report.store_busy_ns},
+        {"load_busy_ns", report.load_busy_ns},
+        {"host_peak_bytes", report.host_peak_bytes},
+        {"nvme_peak_bytes", report.nvme_peak_bytes},
+        {"staging_bytes", report.staging_bytes}};
+}
+
+Json moved(Results const& results, std::int64_t DiskBytes::*direction) {
+    if (!results.disk_before || !results.disk_after) {
+        return nullptr;
+    }
+    return *results.disk_after.*direction - *results.disk_before.*direction;
+}
+
+}  // namespace
+
+double usual_step_seconds(Results const& results) {
+    std::vector<double> steps = results.step_seconds;
+    if (steps.size() > 1) {
+        steps.erase(steps.begin());
+    }
+    if (steps.empty()) {
+        return 0;
+    }
+    auto const middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+    std::nth_element(steps.begin(), middle, steps.end());
+    return *middle;
+}
+
+std::string text_of(Results const& results) {
+    Json losses = Json::array();
+    for (float const loss : results.losses) {
+        losses.push_back(shortest(loss));
+    }
+    double const seconds = usual_step_seconds(results);
+    Json const tokens_per_second =
+        seconds > 0 ? Json(static_cast<double>(results.tokens_per_step) / seconds) : Json(nullptr);
+    Json const all{
+        {"ok", results.ok},
+        {"error", results.error.empty() ? Json(nullptr) : Json(results.error)},
+        {"first_step", results.first_step},
+        {"steps", results.losses.size()},
+        {"losses", losses},
+        {"step_seconds", results.step_seconds},
+        {"tokens_per_second", tokens_per_second},
+        {"allocator_peak_bytes", or_null(results.allocator_peak_bytes)},
+        {"process_peak_bytes", or_null(results.process_peak_bytes)},
+        {"baseline_rss_bytes", or_null(results.baseline_rss_bytes)},
+        {"bytes_written", moved(results, &DiskBytes::written)},
+        {"bytes_read", moved(results, &DiskBytes::read)},
+        {"report", results.report ? json_of(*results.report) : Json(nullptr)},
+        {"options", results.settings.empty() ? Json(nullptr) : Json::parse(results.settings)}};
+    return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace spillway::train

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What a run has to tell, as the file that --json names. Free of torch.
+#pragma once
+
+#include "spillway/report.h"
+#include "train/process_stats.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace spillway::train {
+
+/// Filled as the run goes, so that a failed one tells what it knows.
+struct Results {
+    bool ok = false;
+    std::string error;            ///< empty: none
+    std::int64_t first_step = 0;  ///< more than 0 in a resumed run
+    std::vector<float> losses;
+    std::vector<double> step_seconds;
+    std::int64_t tokens_per_step = 0;
+    std::optional<std::int64_t> allocator_peak_bytes;
+    std::optional<std::int64_t> process_peak_bytes;
+    std::optional<std::int64_t> baseline_rss_bytes;
+    std::optional<DiskBytes> disk_before;
+    std::optional<DiskBytes> disk_after;
+    std::optional<Report> report;
+    std::string settings;  ///< JSON text
+};
+
+/// The median of the steps after the first, which pays for what later ones reuse; the first when
+/// there is no other; 0 when there is none.
+[[nodiscard]] double usual_step_seconds(Results const& results);
+
+/// JSON, losses in the shortest form that reads back as the same float.
+[[nodiscard]] std::string text_of(Results const& results);
+
+}  // namespace spillway::train

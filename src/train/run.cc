@@ -1,0 +1,254 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "train/run.h"
+
+#include "train/bad_value.h"
+#include "train/checkpoint.h"
+#include "train/files.h"
+#include "train/interrupt.h"
+#include "train/prepare.h"
+#include "train/progress.h"
+#include "train/results.h"
+#include "train/settings.h"
+#include "train/trainer.h"
+#include "train/warm_up.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace spillway::train {
+
+namespace {
+
+constexpr int kDone = 0;
+constexpr int kFailed = 1;
+constexpr int kBadValue = 2;
+constexpr int kInterrupted = 130;
+
+std::string first_line(std::string const& text) {
+    return text.substr(0, text.find('\n'));
+}
+
+/// The run after everything was checked.
+class Run {
+  public:
+    Run(TrainOptions const& options, Budget& budget, Prepared prepared)
+        : options_(options), budget_(budget), prepared_(std::move(prepared)) {
+        results_.settings = all_settings(options_, prepared_.shape, prepared_.corpus).dump();
+        results_.tokens_per_step =
+            prepared_.shape.batch * prepared_.shape.sequence * options_.accumulate;
+    }
+
+    int go() {
+        warm();
+        budget_.open();
+        int code = kFailed;
+        try {
+            code = train();
+        } catch (c10::OutOfMemoryError const& failure) {
+            code = fail(kBadValue, out_of_memory(failure.what_without_backtrace()));
+        } catch (c10::Error const& failure) {
+            code = fail(kFailed, placed(failure.what_without_backtrace()));
+        } catch (BadValue const& failure) {
+            return fail(kBadValue, failure.what());  // a checkpoint that does not fit: no results
+        } catch (std::exception const& failure) {
+            code = fail(kFailed, placed(failure.what()));
+        }
+        return write_results(code);
+    }
+
+  private:
+    void warm() {
+        if (options_.threads > 0) {
+            at::set_num_threads(static_cast<int>(options_.threads));
+        }
+        budget_.prepare();
+        warm_up(prepared_.shape.style, options_.precision);
+        results_.baseline_rss_bytes = resident_bytes();
+    }
+
+    int train() {
+        trainer_ = std::make_unique<Trainer>(options_, prepared_.shape, prepared_.corpus, budget_);
+        start();
+        InterruptWatch const interrupt;
+        results_.disk_before = disk_bytes();
+        std::int64_t saved = step_;
+        while (step_ < options_.steps && !interrupt.asked()) {
+            one_step();
+            if (options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0) {
+                save();
+                saved = step_;
+            }
+        }
+        if (!options_.checkpoint.empty() && saved != step_) {
+            save();
+        }
+        note_outcome();
+        if (step_ < options_.steps) {
+            results_.error = "interrupted after step " + std::to_string(step_);
+            progress_.say(results_.error + saved_words());
+            return kInterrupted;
+        }
+        results_.ok = true;
+        return kDone;
+    }
+
+    void start() {
+        if (prepared_.resumed) {
+            prepared_.resumed->load(trainer_->model(), trainer_->optimizer());
+            step_ = prepared_.resumed->steps_done();
+            note_changes();
+            prepared_.resumed.reset();
+        }
+        results_.first_step = step_;
+    }
+
+    void note_changes() {
+        auto const changed = differences(
+            prepared_.resumed->settings().value("run", nlohmann::json{}),
+            run_settings(options_, prepared_.shape, prepared_.corpus)
+        );
+        if (changed.empty()) {
+            return;
+        }
+        std::string line = "resumed with other settings, so with other losses";
+        for (std::string const& change : changed) {
+            line += "; " + change;
+        }
+        progress_.say(line);
+    }
+
+    void one_step() {
+        auto const begin = std::chrono::steady_clock::now();
+        auto const before = budget_.report();
+        results_.losses.push_back(trainer_->step(step_));
+        ++step_;
+        std::chrono::duration<double> const took = std::chrono::steady_clock::now() - begin;
+        results_.step_seconds.push_back(took.count());
+        show(before, took.count());
+    }
+
+    void show(std::optional<Report> const& before, double seconds) {
+        StepNews news{
+            .step = step_,
+            .total = options_.steps,
+            .loss = results_.losses.back(),
+            .tokens_per_s = static_cast<double>(results_.tokens_per_step) / seconds,
+            .seconds_left =
+                usual_step_seconds(results_) * static_cast<double>(options_.steps - step_),
+            .device_peak_bytes = budget_.allocator_peak_bytes(),
+            .nvme_bytes_per_s = std::nullopt};
+        if (auto const after = budget_.report(); after && !options_.nvme.empty()) {
+            auto const moved = after->stored_bytes + after->loaded_bytes - before->stored_bytes -
+                               before->loaded_bytes;
+            news.nvme_bytes_per_s = static_cast<double>(moved) / seconds;
+        }
+        progress_.show(news);
+    }
+
+    void save() {
+        nlohmann::json const settings{
+            {"model", model_settings(prepared_.shape)},
+            {"run", run_settings(options_, prepared_.shape, prepared_.corpus)}};
+        save_checkpoint(
+            options_.checkpoint, step_, settings, trainer_->model(), trainer_->optimizer()
+        );
+    }
+
+    std::string saved_words() const {
+        return options_.checkpoint.empty() ? ", without --checkpoint"
+                                           : ", checkpoint in " + options_.checkpoint;
+    }
+
+    // "step 3, backward: " unless the error says so itself; steps count from 0 there.
+    std::string placed(std::string const& what) const {
+        std::string const line = first_line(what);
+        if (line.starts_with("step ") || !trainer_) {
+            return line;
+        }
+        return "step " + std::to_string(step_) + ", " +
+               std::string{name_of_phase(trainer_->phase())} + ": " + line;
+    }
+
+    static std::string_view name_of_phase(Phase phase) {
+        constexpr std::array<std::string_view, kPhases> kNames{
+            "set-up", "forward", "backward", "update"};
+        return kNames[static_cast<std::size_t>(phase)];
+    }
+
+    std::string out_of_memory(std::string const& what) const {
+        std::string const flag = options_.device_budget_bytes > 0
+                                     ? "--device-budget " + options_.device_budget_typed + ": "
+                                     : "";
+        return flag + placed(what);
+    }
+
+    int fail(int code, std::string const& error) {
+        note_outcome();
+        results_.error = error;
+        progress_.say(error);
+        return code;
+    }
+
+    void note_outcome() {
+        results_.disk_after = disk_bytes();
+        results_.report = budget_.report();
+        results_.allocator_peak_bytes = budget_.allocator_peak_bytes();
+        results_.process_peak_bytes = process_peak_bytes();
+    }
+
+    int write_results(int code) {
+        if (options_.json.empty()) {
+            return code;
+        }
+        try {
+            write_text_file(options_.json, text_of(results_));
+        } catch (FileError const& failure) {
+            progress_.say(std::string{"--json: "} + failure.what());
+            return code == kDone ? kFailed : code;
+        }
+        return code;
+    }
+
+    TrainOptions const& options_;
+    Budget& budget_;
+    Prepared prepared_;
+    Progress progress_;
+    Results results_;
+    std::int64_t step_ = 0;
+    std::unique_ptr<Trainer> trainer_;
+};
+
+int refused(int code, std::string const& line) {
+    std::fprintf(stderr, "spillway: %s\n", line.c_str());
+    return code;
+}
+
+}  // namespace
+
+int run_training(TrainOptions const& options, Budget& budget) {
+    try {
+        Run run(options, budget, prepare(options));
+        return run.go();
+    } catch (BadValue const& failure) {
+        return refused(kBadValue, failure.what());
+    } catch (std::invalid_argument const& failure) {
+        return refused(kBadValue, first_line(failure.what()));
+    } catch (std::exception const& failure) {
+        return refused(kFailed, first_line(failure.what()));
+    }
+}
+
+}  // namespace spillway::train

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "train/trainer.h"
+
+#include "train/autocast.h"
+#include "train/optimizer.h"
+#include "train/random.h"
+#include "train/schedule.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
+
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace spillway::train {
+
+namespace {
+
+std::span<std::int64_t> numbers_of(at::Tensor const& tensor) {
+    return {tensor.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(tensor.numel())};
+}
+
+// Dropout draws from torch's default generator; set for each micro-batch, it has no state to save.
+void seed_dropout(BatchKey const& key) {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    generator.set_current_seed(mixed({key.seed, key.step, key.micro_batch, 0xd20}));
+}
+
+}  // namespace
+
+Trainer::Trainer(
+    TrainOptions const& options, ModelShape const& shape, Corpus const& corpus, Budget& budget
+)
+    : options_(options),
+      shape_(shape),
+      corpus_(corpus),
+      budget_(budget),
+      model_(make_model(shape, options.seed)),
+      optimizer_(make_optimizer(*model_, options)) {
+    own_all();
+}
+
+Trainer::~Trainer() = default;
+
+float Trainer::step(std::int64_t step) {
+    double loss = 0;
+    for (std::int64_t micro_batch = 0; micro_batch < options_.accumulate; ++micro_batch) {
+        loss += forward_and_backward(step, micro_batch);
+    }
+    enter(Phase::update, step);
+    update(step);
+    return static_cast<float>(loss / static_cast<double>(options_.accumulate));
+}
+
+float Trainer::forward_and_backward(std::int64_t step, std::int64_t micro_batch) {
+    enter(Phase::forward, step);
+    at::Tensor loss = forward({options_.seed, step, micro_batch});
+    auto const value = loss.item<float>();
+    if (options_.accumulate > 1) {
+        loss = loss / static_cast<double>(options_.accumulate);
+    }
+    enter(Phase::backward, step);
+    loss.backward();
+    return value;
+}
+
+at::Tensor Trainer::forward(BatchKey const& key) {
+    at::Tensor const inputs = at::empty({shape_.batch, shape_.sequence}, at::kLong);
+    at::Tensor const targets = at::empty({shape_.batch, shape_.sequence}, at::kLong);
+    draw_batch(corpus_, key, shape_.sequence, numbers_of(inputs), numbers_of(targets));
+    seed_dropout(key);
+    auto const recording = budget_.record();
+    Autocast const autocast(options_.precision == "bf16");
+    return loss_of(model_->forward(inputs), targets);
+}
+
+void Trainer::update(std::int64_t step) {
+    if (options_.clip > 0) {
+        clip_gradients(*model_, options_.clip);
+    }
+    Schedule const schedule{
+        .peak = options_.learning_rate,
+        .warmup_steps = options_.warmup_steps,
+        .total_steps = options_.steps};
+    set_rate(*optimizer_, rate_at(schedule, step));
+    optimizer_->step();
+    optimizer_->zero_grad(/*set_to_none=*/true);
+    if (!std::exchange(states_owned_, true)) {
+        own_all();
+    }
+}
+
+void Trainer::enter(Phase phase, std::int64_t step) {
+    phase_ = phase;
+    budget_.phase(phase, step);
+}
+
+// Gradients are made anew each step and autograd never saves them, so they are not among these.
+void Trainer::own_all() {
+    std::vector<at::Tensor> tensors = model_->parameters();
+    for (at::Tensor const& buffer : model_->buffers()) {
+        tensors.push_back(buffer);
+    }
+    for (Moments const& moments : moments_of(*model_, *optimizer_)) {
+        tensors.push_back(moments.average);
+        tensors.push_back(moments.average_of_squares);
+    }
+    budget_.own(tensors);
+}
+
+}  // namespace spillway::train

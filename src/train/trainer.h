@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The training loop's inside: one model, its optimizer, its text, one update at a time.
+#pragma once
+
+#include "spillway/train.h"
+#include "train/budget.h"
+#include "train/data.h"
+#include "train/model.h"
+#include "train/model_shape.h"
+
+#include <torch/optim/adamw.h>
+
+#include <cstdint>
+#include <memory>
+
+namespace spillway::train {
+
+/// Thread  one thread makes it, steps it and destroys it
+class Trainer {
+  public:
+    Trainer(
+        TrainOptions const& options, ModelShape const& shape, Corpus const& corpus, Budget& budget
+    );
+    ~Trainer();
+    Trainer(Trainer const&) = delete;
+    Trainer& operator=(Trainer const&) = delete;
+
+    /// Does update `step` (from 0) and returns the mean loss of its micro-batches. What it does
+    /// depends on options, step and the state before it alone.
+    float step(std::int64_t step);
+
+    /// Which part of the step runs, for messages: as the budget was told.
+    [[nodiscard]] Phase phase() const { return phase_; }
+
+    [[nodiscard]] LanguageModel& model() { return *model_; }
+    [[nodiscard]] torch::optim::AdamW& optimizer() { return *optimizer_; }
+
+  private:
+    float forward_and_backward(std::int64_t step, std::int64_t micro_batch);
+    at::Tensor forward(BatchKey const& key);
+    void update(std::int64_t step);
+    void enter(Phase phase, std::int64_t step);
+    void own_all();
+
+    TrainOptions const& options_;
+    ModelShape const& shape_;
+    Corpus const& corpus_;
+    Budget& budget_;
+    Phase phase_ = Phase::setup;
+    bool states_owned_ = false;
+    std::shared_ptr<LanguageModel> model_;
+    std::unique_ptr<torch::optim::AdamW> optimizer_;
+};
+
+}  // namespace spillway::train
