@@ -58,7 +58,7 @@ class Executor::Impl {
 
     void see(Usage const& usage);
     void store_ahead();
-    [[nodiscard]] bool start_store(ValueId id);
+    [[nodiscard]] bool start_store(ValueId id, bool anywhere);
     void start_load(ValueId id, Value& value, bool optional);
     void read_ahead();
     void drop(ValueId id);

@@ -89,7 +89,7 @@ bool is_program_event(Event const& event) {
 }
 
 std::string to_text(EventLog const& log) {
-    std::string text = to_text(log.options) + "\n";
+    std::string text = log_header(log.options) + "\n";
     for (LogEntry const& entry : log.entries) {
         text += std::visit([](auto const& e) { return to_text(e); }, entry) + "\n";
     }

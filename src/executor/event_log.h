@@ -20,7 +20,7 @@
 namespace spillway {
 
 /// One line each, without the line's end.
-[[nodiscard]] std::string to_text(ExecutorOptions const& options);  ///< the header line
+[[nodiscard]] std::string log_header(ExecutorOptions const& options);
 [[nodiscard]] std::string to_text(Event const& event);
 [[nodiscard]] std::string to_text(Command const& command);
 

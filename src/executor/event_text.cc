@@ -243,7 +243,7 @@ Command read_command(JsonView const& view) {
 
 }  // namespace
 
-std::string to_text(ExecutorOptions const& options) {
+std::string log_header(ExecutorOptions const& options) {
     return json_line(OrderedJson{
         {"spillway_events", 1},
         {"options",

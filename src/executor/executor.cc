@@ -111,7 +111,7 @@ void Executor::Impl::take(Point const& event) {
         }
         values_.alter(id, *value, [](Value& v) { v.sole = true; });
         if (value->choice.advice == Advice::at_once && value->away == Away::none) {
-            (void)start_store(id);
+            (void)start_store(id, false);
         }
     }
     if (!in_backward_) {
@@ -218,8 +218,7 @@ void Executor::Impl::take(Failed const& event) {
     }
     switch (flight.work) {
         case Work::reserve_away:
-            away_refused(*value, event);
-            return;
+            return;  // its store fails with it
         case Work::store:
             store_failed(flight.value, *value, event);
             return;

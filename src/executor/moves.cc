@@ -7,6 +7,7 @@
 #include "executor/decisions.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 namespace spillway {
@@ -39,17 +40,23 @@ void Executor::Impl::store_ahead() {
     std::int64_t const target = options_.device_bytes - headroom;
     while (floor_.now_bytes() + values_.held_bytes() - values_.droppable_bytes() > target &&
            !values_.storable().empty()) {
-        if (!start_store(values_.storable().rbegin()->second)) {
+        if (!start_store(values_.storable().rbegin()->second, false)) {
             return;
         }
     }
 }
 
 /// Reserves room in the first pool that has it and starts the store. False when none has.
-bool Executor::Impl::start_store(ValueId id) {
+/// `anywhere`: pools before the one that was chosen follow as the last.
+bool Executor::Impl::start_store(ValueId id, bool anywhere) {
     Value* const value = values_.find(id);
-    for (Pool const pool : kAwayPools) {
-        if (pool < value->choice.pool || !ledger_.take(pool, value->size_bytes)) {
+    std::array<Pool, kAwayPools.size()> pools = kAwayPools;
+    std::rotate(
+        pools.begin(), std::find(pools.begin(), pools.end(), value->choice.pool), pools.end()
+    );
+    for (Pool const pool : pools) {
+        bool const allowed = anywhere || pool >= value->choice.pool;
+        if (!allowed || !ledger_.take(pool, value->size_bytes)) {
             continue;
         }
         BlockId const block{next_block_++};
@@ -184,16 +191,20 @@ std::int64_t Executor::Impl::wait_for_orphans(std::int64_t missing_bytes) {
 }
 
 std::int64_t Executor::Impl::store_and_drop(std::int64_t missing_bytes, bool last_resort) {
+    if (missing_bytes <= 0) {
+        return 0;
+    }
+    std::vector<ValueId> candidates;
+    for (auto const& [distance, id] : last_resort ? values_.last_resort() : values_.storable()) {
+        candidates.push_back(id);
+    }
     std::vector<ValueId> leaving;
     std::int64_t freed = 0;
-    ValueTable::Order const& from = last_resort ? values_.last_resort() : values_.storable();
-    while (freed < missing_bytes && !from.empty()) {
-        ValueId const id = from.rbegin()->second;
-        if (!start_store(id)) {
-            break;
+    for (auto id = candidates.rbegin(); id != candidates.rend() && freed < missing_bytes; ++id) {
+        if (start_store(*id, true)) {  // one that fits nowhere does not stop smaller ones
+            freed += values_.find(*id)->size_bytes;
+            leaving.push_back(*id);
         }
-        freed += values_.find(id)->size_bytes;
-        leaving.push_back(id);
     }
     for (ValueId const id : leaving) {
         drop(id);
@@ -256,8 +267,8 @@ void Executor::Impl::away_refused(Value const& value, Failed const& event) {
 }
 
 void Executor::Impl::store_failed(ValueId id, Value& value, Failed const& event) {
-    away_refused(value, event);
     release_block(value);
+    away_refused(value, event);
     values_.alter(id, value, [](Value& v) {
         v.away = Away::none;
         v.block = {};
