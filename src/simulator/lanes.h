@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Copy lanes in virtual time: each runs its transfers in order; lanes share links and groups.
+#pragma once
+
+#include "base/ids.h"
+#include "base/place.h"
+#include "executor/command.h"
+#include "machine/machine.h"
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <optional>
+#include <random>
+#include <vector>
+
+namespace spillway {
+
+enum class FenceState : std::uint8_t { unknown, pending, passed, failed };
+
+/// What became of every command so far.
+class Fences {
+  public:
+    [[nodiscard]] FenceState of(CommandId id) const {
+        return id.valid() && id.index() < states_.size() ? states_[id.index()]
+                                                         : FenceState::unknown;
+    }
+    void set(CommandId id, FenceState state) {
+        if (id.index() >= states_.size()) {
+            states_.resize(id.index() + 1, FenceState::unknown);
+        }
+        states_[id.index()] = state;
+    }
+    /// Failed if one has failed, else pending if one has not passed, else passed.
+    [[nodiscard]] FenceState of(std::vector<CommandId> const& ids) const;
+
+  private:
+    std::vector<FenceState> states_;
+};
+
+/// A store or load on its way.
+struct Transfer {
+    Command command;
+    bool fails = false;  ///< at its end
+};
+
+/// One that has ended. Half-open: it was on its lane in [start_ns, end_ns).
+struct TransferEnd {
+    Transfer transfer;
+    bool ok = true;
+    bool started = true;  ///< false: a fence that it waited for had failed
+    std::int64_t start_ns = 0;
+    std::int64_t end_ns = 0;
+};
+
+/// Note [How transfers share]
+/// A link gives its one-way rate, or its both-ways rate while the link in the other direction moves
+/// bytes too. Links of one share group are slowed down by one factor when together they would be
+/// faster than the group. Rates change only when a transfer starts or ends to move bytes.
+class VirtualLanes {
+  public:
+    static constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max() / 4;
+
+    VirtualLanes(Machine const& machine, Fences& fences, std::uint64_t seed, double jitter)
+        : machine_(machine), fences_(fences), random_(seed), jitter_(jitter) {}
+
+    void push(Transfer transfer);
+
+    /// Lets time pass until a transfer ends, at most to `until_ns`; none: nothing ended by then.
+    /// With nothing to run, `kForever` leaves the clock where it is.
+    [[nodiscard]] std::optional<TransferEnd> advance(std::int64_t until_ns);
+
+    [[nodiscard]] std::int64_t now_ns() const { return now_ns_; }
+
+  private:
+    struct Active {
+        Transfer transfer;
+        MachineLink const* link = nullptr;
+        double left_bytes = 0;
+        double rate_bytes_per_s = 0;
+        std::int64_t start_ns = 0;
+        std::int64_t moves_from_ns = 0;  ///< its latency is over
+    };
+
+    [[nodiscard]] std::optional<TransferEnd> start_heads();
+    void start(Transfer transfer, std::optional<Active>& place);
+    void set_rates();
+    void share_groups();
+    [[nodiscard]] bool moves(Active const& active) const;
+    [[nodiscard]] std::int64_t next_change_ns() const;
+    void pass_until(std::int64_t at_ns);
+    [[nodiscard]] std::optional<TransferEnd> take_ended();
+
+    Machine const& machine_;
+    Fences& fences_;
+    std::mt19937_64 random_;
+    double jitter_;
+    std::int64_t now_ns_ = 0;
+    std::array<std::deque<Transfer>, kLanes> queues_;
+    std::array<std::optional<Active>, kLanes> active_;
+};
+
+}  // namespace spillway

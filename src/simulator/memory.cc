@@ -1,0 +1,323 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "simulator/memory.h"
+
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+std::string text_of(Command const& command) {
+    std::string text = std::string(name_of(command.kind)) + " " + std::to_string(command.id.number);
+    if (command.value.valid()) {
+        text += " of value " + std::to_string(command.value.number);
+    }
+    if (command.block.valid()) {
+        text += " at block " + std::to_string(command.block.number);
+    }
+    return text;
+}
+
+}  // namespace
+
+void VirtualMemory::broken(std::string const& what) {
+    if (verdict_.ok()) {
+        verdict_ = Error{Errc::broken_promise, what, ""};
+    }
+}
+
+bool VirtualMemory::fits(std::int64_t size_bytes) const {
+    std::int64_t const limit = limit_bytes_[at(Pool::device)];
+    return limit == 0 || used_bytes_[at(Pool::device)] + size_bytes <= limit;
+}
+
+void VirtualMemory::change(Pool pool, std::int64_t by_bytes) {
+    std::int64_t& used = used_bytes_[at(pool)];
+    used += by_bytes;
+    std::int64_t const limit = limit_bytes_[at(pool)];
+    bool const bounded = pool != Pool::device || limit != 0;
+    if (used < 0 || (bounded && by_bytes > 0 && used > limit)) {
+        broken(
+            std::string(name_of(pool)) + " holds " + std::to_string(used) + " of " +
+            std::to_string(limit) + " bytes"
+        );
+    }
+    peak_bytes_[at(pool)] = std::max(peak_bytes_[at(pool)], used);
+    if (pool == Pool::device) {
+        recent_peak_bytes_ = std::max(recent_peak_bytes_, used);
+    }
+    for (auto step = record_.rbegin(); step != record_.rend() && step->at_ns == now_ns_; ++step) {
+        if (step->pool == pool) {
+            step->used_bytes = used;
+            return;
+        }
+    }
+    record_.push_back({pool, now_ns_, used});
+}
+
+std::int64_t VirtualMemory::take_recent_peak() {
+    return std::exchange(recent_peak_bytes_, used_bytes_[at(Pool::device)]);
+}
+
+void VirtualMemory::saved(ValueId value, std::int64_t size_bytes) {
+    SimValue entry;
+    entry.size_bytes = size_bytes;
+    values_.emplace(value, entry);
+    held_bytes_ += size_bytes;
+}
+
+void VirtualMemory::use_begins(ValueId value) {
+    SimValue& entry = values_.at(value);
+    entry.in_use = true;
+    entry.sole = false;
+}
+
+void VirtualMemory::dropped(ValueId value) {
+    SimValue& entry = values_.at(value);
+    entry.alive = false;
+    if (entry.place == Place::held && entry.stores == 0) {
+        free_device(entry);
+    }
+}
+
+void VirtualMemory::free_device(SimValue& value) {
+    value.place = Place::none;
+    held_bytes_ -= value.size_bytes;
+    change(Pool::device, -value.size_bytes);
+}
+
+VirtualMemory::SimValue* VirtualMemory::value_of(Command const& command) {
+    auto const found = values_.find(command.value);
+    if (found == values_.end()) {
+        broken(text_of(command) + ": no such value");
+        return nullptr;
+    }
+    return &found->second;
+}
+
+VirtualMemory::Block* VirtualMemory::block_of(Command const& command) {
+    auto const found = blocks_.find(command.block);
+    if (found == blocks_.end() || found->second.pool != command.pool ||
+        found->second.size_bytes != command.size_bytes) {
+        broken(text_of(command) + ": no such block of that pool and size");
+        return nullptr;
+    }
+    return &found->second;
+}
+
+void VirtualMemory::check_lane(Command const& command, Lane host_lane, Lane nvme_lane) {
+    if (command.lane != (command.pool == Pool::host ? host_lane : nvme_lane)) {
+        broken(text_of(command) + ": on lane " + std::string(name_of(command.lane)));
+    }
+}
+
+void VirtualMemory::reserve_away(Command const& command) {
+    SimValue const* const value = value_of(command);
+    if (value == nullptr || blocks_.contains(command.block) || command.size_bytes < 0) {
+        broken(text_of(command) + ": not a new block of a value");
+        return;
+    }
+    blocks_.emplace(command.block, Block{command.pool, command.size_bytes, command.value});
+    change(command.pool, command.size_bytes);
+}
+
+void VirtualMemory::reserve_device(Command const& command) {
+    SimValue* const value = value_of(command);
+    if (value == nullptr) {
+        return;
+    }
+    if (value->place != Place::none || !value->alive || command.size_bytes != value->size_bytes) {
+        broken(text_of(command) + ": the value is not away");
+        return;
+    }
+    value->place = Place::returning;
+    value->loaded = false;
+    held_bytes_ += value->size_bytes;
+    change(Pool::device, value->size_bytes);
+}
+
+void VirtualMemory::reserve_refused(Command const& command) {
+    SimValue* const value = value_of(command);
+    if (command.pool != Pool::device) {
+        Block const block{command.pool, command.size_bytes, command.value, BlockState::refused};
+        blocks_.emplace(command.block, block);
+    } else if (value != nullptr) {
+        value->refused = true;
+    }
+}
+
+void VirtualMemory::store_given(Command const& command) {
+    check_lane(command, Lane::copy_out, Lane::nvme_write);
+    SimValue* const value = value_of(command);
+    Block* const block = block_of(command);
+    if (value == nullptr || block == nullptr) {
+        return;
+    }
+    if (value->place != Place::held || !value->alive || block->state != BlockState::reserved ||
+        block->value != command.value) {
+        broken(text_of(command) + ": the value is not on the device or its block is not reserved");
+        return;
+    }
+    block->state = BlockState::storing;
+    ++block->users;
+    ++value->stores;
+    value->block = command.block;
+}
+
+void VirtualMemory::load_given(Command const& command, Fences const& fences) {
+    check_lane(command, Lane::copy_in, Lane::nvme_read);
+    SimValue* const value = value_of(command);
+    Block* const block = block_of(command);
+    if (value == nullptr || block == nullptr) {
+        return;
+    }
+    bool const comes =
+        block->state == BlockState::stored ||
+        (block->state == BlockState::storing && fences.of(command.after) != FenceState::passed);
+    if (value->place != Place::returning || value->loads != 0 || !comes ||
+        block->value != command.value) {
+        broken(text_of(command) + ": no room reserved for it, or its block is not stored");
+        return;
+    }
+    ++block->users;
+    ++value->loads;
+}
+
+void VirtualMemory::transfer_ended(TransferEnd const& end) {
+    SimValue& value = values_.at(end.transfer.command.value);
+    Block& block = blocks_.at(value.block);
+    --block.users;
+    bool const is_store = end.transfer.command.lane == Lane::copy_out ||
+                          end.transfer.command.lane == Lane::nvme_write;
+    if (!is_store) {
+        --value.loads;
+        value.loaded = end.ok;
+        if (end.ok && block.state != BlockState::stored) {
+            broken(
+                "value " + std::to_string(end.transfer.command.value.number) +
+                " loaded unstored bytes"
+            );
+        }
+        return;
+    }
+    --value.stores;
+    block.state = end.ok ? BlockState::stored : BlockState::failed;
+    if (value.place != Place::held) {
+        broken(
+            "value " + std::to_string(end.transfer.command.value.number) +
+            " was gone during its store"
+        );
+    }
+    if (!value.alive && value.place == Place::held) {
+        free_device(value);
+    }
+}
+
+void VirtualMemory::bind(Command const& command, ValueId needed) {
+    SimValue* const value = value_of(command);
+    if (value == nullptr) {
+        return;
+    }
+    if (value->place != Place::returning || !value->loaded || command.value != needed) {
+        broken(text_of(command) + ": its bytes are not loaded, or nobody needs it now");
+        return;
+    }
+    value->place = Place::held;
+}
+
+void VirtualMemory::drop(Command const& command) {
+    SimValue* const value = value_of(command);
+    if (value == nullptr) {
+        return;
+    }
+    auto const block = blocks_.find(value->block);
+    bool const stored = block != blocks_.end() && block->second.state == BlockState::stored;
+    if (value->place != Place::held || !value->alive || !stored) {
+        broken(text_of(command) + ": not on the device, or its copy is not stored");
+        return;
+    }
+    if (!value->sole || value->in_use) {
+        broken(text_of(command) + ": the program still holds it");
+        return;
+    }
+    free_device(*value);
+}
+
+void VirtualMemory::release(Command const& command) {
+    if (command.pool == Pool::device) {
+        release_device(command);
+    } else {
+        release_block(command);
+    }
+}
+
+void VirtualMemory::release_device(Command const& command) {
+    SimValue* const value = value_of(command);
+    if (value == nullptr || std::exchange(value->refused, false)) {
+        return;
+    }
+    if (value->place != Place::returning || value->loads != 0) {
+        broken(text_of(command) + ": nothing is reserved for it, or its load is under way");
+        return;
+    }
+    free_device(*value);
+}
+
+void VirtualMemory::release_block(Command const& command) {
+    Block* const block = block_of(command);
+    if (block == nullptr) {
+        return;
+    }
+    bool const failed = block->state == BlockState::failed || block->state == BlockState::refused;
+    bool const over = !values_.at(block->value).alive || failed;
+    if (!over || block->users != 0) {
+        broken(text_of(command) + ": it is used, or its value lives");
+        return;
+    }
+    if (block->state != BlockState::refused) {
+        change(block->pool, -block->size_bytes);
+    }
+    blocks_.erase(command.block);
+}
+
+std::int64_t VirtualMemory::droppable_bytes() const {
+    std::int64_t sum = 0;
+    for (auto const& [id, value] : values_) {
+        auto const block = blocks_.find(value.block);
+        bool const copied = block != blocks_.end() && block->second.state != BlockState::failed;
+        bool const sole = value.place == Place::held && value.alive && value.sole && copied;
+        sum += sole || value.place == Place::returning ? value.size_bytes : 0;
+    }
+    return sum;
+}
+
+std::int64_t VirtualMemory::storable_bytes() const {
+    std::int64_t room = 0;
+    for (Pool const pool : kAwayPools) {
+        room = std::max(room, limit_bytes_[at(pool)] - used_bytes_[at(pool)]);
+    }
+    std::int64_t largest = -1;
+    for (auto const& [id, value] : values_) {
+        bool const has_copy = blocks_.contains(value.block);
+        if (value.place == Place::held && value.alive && value.sole && !has_copy &&
+            value.size_bytes <= room) {
+            largest = std::max(largest, value.size_bytes);
+        }
+    }
+    return largest;
+}
+
+void VirtualMemory::check_empty() {
+    for (std::size_t pool = 0; pool < kPools; ++pool) {
+        if (used_bytes_[pool] != 0) {
+            broken(
+                std::to_string(used_bytes_[pool]) + " bytes are left in pool " +
+                std::string(name_of(static_cast<Pool>(pool))) + " after every value was dropped"
+            );
+        }
+    }
+}
+
+}  // namespace spillway

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The bytes of a simulated run: what is on the device, what each pool has set aside, and for every
+// value and block what may be done with it now. Whatever breaks a promise is remembered.
+#pragma once
+
+#include "base/ids.h"
+#include "base/place.h"
+#include "base/result.h"
+#include "executor/command.h"
+#include "executor/executor.h"
+#include "simulator/lanes.h"
+#include "timeline/timeline.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+namespace spillway {
+
+class VirtualMemory {
+  public:
+    /// `capacity_bytes`: the budgets; a device budget of 0 is no limit.
+    explicit VirtualMemory(ExecutorOptions const& options)
+        : limit_bytes_{options.device_bytes, options.host_bytes, options.nvme_bytes} {}
+
+    /// Where time stands, for the record of memory over time.
+    void set_now(std::int64_t now_ns) { now_ns_ = now_ns; }
+
+    // What the program does.
+    [[nodiscard]] bool fits(std::int64_t size_bytes) const;
+    /// Device bytes; above the limit is a broken promise.
+    void allocate(std::int64_t size_bytes) { change(Pool::device, size_bytes); }
+    void free(std::int64_t size_bytes) { change(Pool::device, -size_bytes); }
+    /// The bytes were allocated before.
+    void saved(ValueId value, std::int64_t size_bytes);
+    void became_sole(ValueId value) { values_.at(value).sole = true; }
+    void use_begins(ValueId value);
+    void use_ends(ValueId value) { values_.at(value).in_use = false; }
+    void dropped(ValueId value);
+
+    // What commands do. Each is called once its fences have passed.
+    void reserve_away(Command const& command);
+    void reserve_device(Command const& command);
+    /// There was no room. The executor will release it all the same.
+    void reserve_refused(Command const& command);
+    void store_given(Command const& command);
+    void load_given(Command const& command, Fences const& fences);
+    void transfer_ended(TransferEnd const& end);
+    void bind(Command const& command, ValueId needed);
+    void drop(Command const& command);
+    void release(Command const& command);
+
+    [[nodiscard]] bool is_held(ValueId value) const {
+        return values_.at(value).place == Place::held;
+    }
+    [[nodiscard]] std::int64_t used_bytes(Pool pool) const { return used_bytes_[at(pool)]; }
+    [[nodiscard]] std::int64_t peak_bytes(Pool pool) const { return peak_bytes_[at(pool)]; }
+    /// The device's highest since the last call.
+    [[nodiscard]] std::int64_t take_recent_peak();
+    /// Device bytes of values, returning ones included.
+    [[nodiscard]] std::int64_t held_bytes() const { return held_bytes_; }
+    /// Sole values whose copy is stored or under way: a refusal while there are some is a bug.
+    [[nodiscard]] std::int64_t droppable_bytes() const;
+    /// The largest sole value without a copy that fits in an away pool; -1: none.
+    [[nodiscard]] std::int64_t storable_bytes() const;
+
+    /// Checked at the end of a run, when every value was dropped and all lanes are idle.
+    void check_empty();
+
+    [[nodiscard]] Result<void> const& verdict() const { return verdict_; }
+    void broken(std::string const& what);
+    /// Moves the record of memory over time out.
+    [[nodiscard]] std::vector<MemoryStep> take_record() { return std::move(record_); }
+
+  private:
+    enum class Place : std::uint8_t { held, none, returning };
+    struct SimValue {
+        std::int64_t size_bytes = 0;
+        Place place = Place::held;
+        BlockId block;
+        int stores = 0;  ///< in flight, reading its device bytes
+        int loads = 0;
+        bool loaded = false;
+        bool refused = false;  ///< its last reserve found no room
+        bool sole = false;
+        bool in_use = false;
+        bool alive = true;
+    };
+    enum class BlockState : std::uint8_t { refused, reserved, storing, stored, failed };
+    struct Block {
+        Pool pool = Pool::host;
+        std::int64_t size_bytes = 0;
+        ValueId value;
+        BlockState state = BlockState::reserved;
+        int users = 0;
+    };
+
+    static constexpr std::size_t at(Pool pool) { return static_cast<std::size_t>(pool); }
+    void change(Pool pool, std::int64_t by_bytes);
+    void free_device(SimValue& value);
+    void release_block(Command const& command);
+    void release_device(Command const& command);
+    [[nodiscard]] SimValue* value_of(Command const& command);
+    [[nodiscard]] Block* block_of(Command const& command);
+    void check_lane(Command const& command, Lane host_lane, Lane nvme_lane);
+
+    std::array<std::int64_t, kPools> limit_bytes_;
+    std::array<std::int64_t, kPools> used_bytes_{};
+    std::array<std::int64_t, kPools> peak_bytes_{};
+    std::int64_t recent_peak_bytes_ = 0;
+    std::int64_t held_bytes_ = 0;
+    std::int64_t now_ns_ = 0;
+    std::unordered_map<ValueId, SimValue> values_;
+    std::unordered_map<BlockId, Block> blocks_;
+    std::vector<MemoryStep> record_;
+    Result<void> verdict_;
+};
+
+}  // namespace spillway

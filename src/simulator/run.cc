@@ -1,0 +1,333 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The program's half of a simulated run: it makes events point by point, as a driver would.
+
+#include "simulator/run.h"
+
+#include <algorithm>
+#include <ostream>
+#include <utility>
+
+namespace spillway {
+
+static_assert(
+    static_cast<int>(TraceStage::setup) == static_cast<int>(Stage::setup) &&
+        static_cast<int>(TraceStage::forward) == static_cast<int>(Stage::forward) &&
+        static_cast<int>(TraceStage::backward) == static_cast<int>(Stage::backward) &&
+        static_cast<int>(TraceStage::update) == static_cast<int>(Stage::update),
+    "a trace's stages are the events' stages"
+);
+
+SimulatorRun::SimulatorRun(
+    Trace const& trace,
+    Machine const& machine,
+    ExecutorOptions const& options,
+    SimulatorOptions const& how
+)
+    : trace_(trace),
+      how_(how),
+      options_(options),
+      executor_(options),
+      lanes_(machine, fences_, how.seed, how.jitter),
+      memory_(options),
+      random_(how.seed ^ 0x5deece66dU) {
+    result_.log.options = options;
+    result_.timeline.name = trace.name;
+}
+
+Result<SimulationResult> SimulatorRun::run(Plan const* plan) {
+    if (plan != nullptr) {
+        ask(PlanGiven{*plan});
+    }
+    for (std::int64_t step = 0; step < how_.steps && going(); ++step) {
+        run_step(step);
+    }
+    drain();
+    memory_.check_empty();
+    if (!memory_.verdict()) {
+        Error error = memory_.verdict().error();
+        error.where = trace_.name + " point " + std::to_string(at_point_);
+        return error;
+    }
+    result_.total_ns = lanes_.now_ns();
+    for (std::size_t pool = 0; pool < kPools; ++pool) {
+        result_.peak_bytes[pool] = memory_.peak_bytes(static_cast<Pool>(pool));
+    }
+    result_.timeline.memory = memory_.take_record();
+    return std::move(result_);
+}
+
+void SimulatorRun::run_step(std::int64_t step) {
+    first_value_ = step * static_cast<std::int64_t>(trace_.values.size());
+    live_.assign(trace_.values.size(), false);
+    in_stage_ = false;
+    last_highest_floor_bytes_ = std::exchange(highest_floor_bytes_, 0);
+    ask(Begin{step});
+    for (at_point_ = 0; at_point_ < trace_.points.size() && going(); ++at_point_) {
+        run_point(trace_.points[at_point_]);
+    }
+    drop_rest();
+    memory_.free(std::exchange(floor_bytes_, 0));
+    ask(End{step});
+}
+
+void SimulatorRun::run_point(TracePoint const& point) {
+    enter_stage(point.stage);
+    if (point.floor_bytes < floor_bytes_ && !set_floor(point.floor_bytes)) {
+        return;
+    }
+    for (ValueId const value : point.needed) {
+        if (!need(id_of(value))) {
+            return;
+        }
+    }
+    if (!set_floor(point.floor_bytes)) {
+        return;
+    }
+    for (ValueId const value : point.saved) {
+        if (!save(id_of(value), trace_.values[value.index()])) {
+            return;
+        }
+        live_[value.index()] = true;
+    }
+    compute(point.duration_ns);
+    end_point(point);
+}
+
+void SimulatorRun::enter_stage(TraceStage stage) {
+    if (in_stage_ && stage == stage_) {
+        return;
+    }
+    in_stage_ = true;
+    stage_ = stage;
+    deliver();
+    ask(StageBegan{static_cast<Stage>(stage), usage()});
+    if (stage == TraceStage::backward && how_.order != OrderHint::none) {
+        tell_order();
+    }
+}
+
+void SimulatorRun::tell_order() {
+    std::vector<ValueId> order;
+    for (std::size_t i = at_point_; i < trace_.points.size(); ++i) {
+        for (ValueId const value : trace_.points[i].needed) {
+            ValueId const id = id_of(value);
+            if (live_[value.index()] && std::find(order.begin(), order.end(), id) == order.end()) {
+                order.push_back(id);
+            }
+        }
+    }
+    if (how_.order == OrderHint::wrong) {
+        order.push_back(ValueId{first_value_ + static_cast<std::int64_t>(random_() % 64)});
+        for (std::size_t i = order.size(); i > 1; --i) {
+            std::swap(order[i - 1], order[random_() % i]);
+        }
+        order.resize(random_() % (order.size() + 1));
+    }
+    ask(BackwardOrder{std::move(order)});
+}
+
+bool SimulatorRun::need(ValueId value) {
+    deliver();
+    memory_.use_begins(value);
+    answering_need_ = true;
+    needed_ = value;
+    ask(Need{value, usage()});
+    answering_need_ = false;
+    if (going() && !memory_.is_held(value)) {
+        memory_.broken("need of value " + std::to_string(value.number) + " did not bring it back");
+    }
+    return going();
+}
+
+bool SimulatorRun::set_floor(std::int64_t floor_bytes) {
+    if (floor_bytes <= floor_bytes_) {
+        memory_.free(floor_bytes_ - floor_bytes);
+    } else if (!request(floor_bytes - floor_bytes_)) {
+        return false;
+    }
+    floor_bytes_ = floor_bytes;
+    return going();
+}
+
+bool SimulatorRun::save(ValueId value, TraceValue const& what) {
+    if (!request(what.size_bytes)) {
+        return false;
+    }
+    memory_.saved(value, what.size_bytes);
+    ask(Saved{value, what.size_bytes, what.slot, usage()});
+    return going();
+}
+
+void SimulatorRun::compute(std::int64_t duration_ns) {
+    deliver();
+    check_ledger();
+    std::int64_t const start_ns = lanes_.now_ns();
+    pass_time(start_ns + duration_ns);
+    result_.compute_ns += duration_ns;
+    if (duration_ns > 0) {
+        result_.timeline.spans.push_back(
+            {Lane::compute, std::string(name_of(stage_)), ValueId{}, 0, start_ns, lanes_.now_ns()}
+        );
+    }
+}
+
+void SimulatorRun::end_point(TracePoint const& point) {
+    for (ValueId const value : point.needed) {
+        memory_.use_ends(id_of(value));
+    }
+    Point event;
+    for (ValueId const value : point.sole) {
+        event.sole.push_back(id_of(value));
+        memory_.became_sole(id_of(value));
+    }
+    if (!event.sole.empty()) {
+        deliver();
+        event.usage = usage();
+        ask(event);
+    }
+    for (ValueId const value : point.dropped) {
+        live_[value.index()] = false;
+        memory_.dropped(id_of(value));
+        queued_.push_back(Dropped{id_of(value)});
+    }
+}
+
+void SimulatorRun::drop_rest() {
+    for (std::size_t i = 0; i < live_.size(); ++i) {
+        if (live_[i]) {
+            ValueId const id = id_of(ValueId{static_cast<std::int64_t>(i)});
+            memory_.dropped(id);
+            queued_.push_back(Dropped{id});
+        }
+    }
+    live_.assign(live_.size(), false);
+}
+
+/// Lets everything in flight end and tells the executor, until nothing is left to tell.
+void SimulatorRun::drain() {
+    do {
+        deliver();
+        while (std::optional<TransferEnd> const end = lanes_.advance(VirtualLanes::kForever)) {
+            memory_.set_now(lanes_.now_ns());
+            ended(*end);
+        }
+    } while (!queued_.empty() && memory_.verdict().ok());
+    LedgerView const ledger = executor_.ledger();
+    if (ledger.live_values != 0 || ledger.held_bytes != 0 ||
+        std::any_of(ledger.reserved_bytes.begin(), ledger.reserved_bytes.end(), [](auto bytes) {
+            return bytes != 0;
+        })) {
+        memory_.broken("the executor's ledger is not empty after every value was dropped");
+    }
+}
+
+Usage SimulatorRun::usage() {
+    return {memory_.used_bytes(Pool::device), memory_.take_recent_peak()};
+}
+
+ValueId SimulatorRun::id_of(ValueId in_trace) const {
+    return ValueId{first_value_ + in_trace.number};
+}
+
+bool SimulatorRun::request(std::int64_t size_bytes) {
+    auto tries = static_cast<std::int64_t>(trace_.values.size()) + 8;
+    while (going()) {
+        deliver();
+        if (memory_.fits(size_bytes)) {
+            memory_.allocate(size_bytes);
+            return going();
+        }
+        if (--tries < 0) {
+            memory_.broken("a short was answered again and again without room");
+            return false;
+        }
+        ++result_.shorts;
+        std::int64_t const faults_before = faults_;
+        ask(Short{size_bytes, usage()});
+        deliver();
+        check_short(size_bytes, faults_before);
+    }
+    return false;
+}
+
+/// Promise 2, where no command failed; and a refusal has reasons.
+void SimulatorRun::check_short(std::int64_t size_bytes, std::int64_t faults_before) {
+    if (faults_ != faults_before || !memory_.verdict()) {
+        return;
+    }
+    if (!result_.ok) {
+        check_refusal(size_bytes);
+    } else if (!memory_.fits(size_bytes)) {
+        memory_.broken(
+            "a short of " + std::to_string(size_bytes) + " bytes was answered without room: " +
+            std::to_string(memory_.used_bytes(Pool::device)) + " bytes used"
+        );
+    }
+}
+
+/// A refusal is only right when nothing that may leave is left.
+void SimulatorRun::check_refusal(std::int64_t size_bytes) {
+    if (options_.chooser == ChooserKind::keep_all || memory_.fits(size_bytes)) {
+        return;
+    }
+    if (memory_.droppable_bytes() > 0) {
+        memory_.broken("refused while values with a copy could be dropped");
+    } else if (faults_ == 0 && memory_.storable_bytes() > 0) {
+        memory_.broken(
+            "refused while a value of " + std::to_string(memory_.storable_bytes()) +
+            " bytes could be stored"
+        );
+    }
+}
+
+/// When nothing is under way to the executor, it counts what is.
+void SimulatorRun::check_ledger() {
+    LedgerView const ledger = executor_.ledger();
+    if (queued_.empty() && pending_drops_.empty() && ledger.held_bytes != memory_.held_bytes()) {
+        memory_.broken(
+            "the executor counts " + std::to_string(ledger.held_bytes) + " held bytes, there are " +
+            std::to_string(memory_.held_bytes())
+        );
+    }
+}
+
+void SimulatorRun::record(LogEntry entry) {
+    if (how_.log_to != nullptr) {
+        *how_.log_to << std::visit([](auto const& e) { return to_text(e); }, entry) << std::endl;
+    }
+    result_.log.entries.push_back(std::move(entry));
+}
+
+void SimulatorRun::deliver() {
+    while (!queued_.empty() && memory_.verdict().ok()) {
+        Event const event = std::move(queued_.front());
+        queued_.pop_front();
+        tell(event);
+    }
+}
+
+void SimulatorRun::ask(Event const& event) {
+    deliver();
+    tell(event);
+}
+
+void SimulatorRun::tell(Event const& event) {
+    record(event);
+    if (is_program_event(event)) {
+        highest_floor_bytes_ = std::max(highest_floor_bytes_, floor_bytes_);
+    }
+    std::vector<Command> const reply = executor_.on(event);
+    for (Command const& command : reply) {
+        record(command);
+    }
+    for (Command const& command : reply) {
+        if (!memory_.verdict()) {
+            return;
+        }
+        execute(command);
+    }
+}
+
+}  // namespace spillway

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// One simulated run: the program that makes events, and the carrying out of commands.
+#pragma once
+
+#include "executor/event_log.h"
+#include "executor/executor.h"
+#include "simulator/lanes.h"
+#include "simulator/memory.h"
+#include "simulator/simulator.h"
+
+#include <cstdint>
+#include <deque>
+#include <random>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace spillway {
+
+/// Thread  not thread-safe; used once
+class SimulatorRun {
+  public:
+    SimulatorRun(
+        Trace const& trace,
+        Machine const& machine,
+        ExecutorOptions const& options,
+        SimulatorOptions const& how
+    );
+
+    [[nodiscard]] Result<SimulationResult> run(Plan const* plan);
+
+  private:
+    // The program.
+    void run_step(std::int64_t step);
+    void run_point(TracePoint const& point);
+    void enter_stage(TraceStage stage);
+    void tell_order();
+    [[nodiscard]] bool need(ValueId value);
+    [[nodiscard]] bool set_floor(std::int64_t floor_bytes);
+    [[nodiscard]] bool save(ValueId value, TraceValue const& what);
+    void compute(std::int64_t duration_ns);
+    void end_point(TracePoint const& point);
+    void drop_rest();
+    void drain();
+    [[nodiscard]] bool going() const { return result_.ok && memory_.verdict().ok(); }
+    [[nodiscard]] Usage usage();
+    /// The id of a trace's value in this step.
+    [[nodiscard]] ValueId id_of(ValueId in_trace) const;
+
+    /// Makes room for an allocation, as a capped allocator does, and allocates. False: refused.
+    [[nodiscard]] bool request(std::int64_t size_bytes);
+    void check_short(std::int64_t size_bytes, std::int64_t faults_before);
+    void check_refusal(std::int64_t size_bytes);
+    void check_ledger();
+
+    // Events.
+    void record(LogEntry entry);
+    void deliver();
+    void ask(Event const& event);
+    void tell(Event const& event);
+
+    // Commands.
+    void execute(Command const& command);
+    void execute_now(Command const& command);
+    void reserve(Command const& command);
+    void check_reserve(Command const& command);
+    void store(Command const& command);
+    void load(Command const& command);
+    void drop(Command const& command);
+    void wait(Command const& command);
+    void refuse(std::string const& why);
+    void fail(Command const& command, bool place_is_full, std::string const& why);
+    void fail_with_fence(Command const& command);
+    void ended(TransferEnd const& end);
+    void try_pending_drops();
+    void pass_time(std::int64_t until_ns);
+
+    Trace const& trace_;
+    SimulatorOptions const how_;
+    ExecutorOptions const options_;
+    Executor executor_;
+    Fences fences_;
+    VirtualLanes lanes_;
+    VirtualMemory memory_;
+    std::mt19937_64 random_;
+    SimulationResult result_;
+
+    struct Reason {
+        bool place_is_full = false;
+        std::string why;
+    };
+    std::unordered_map<CommandId, Reason> reasons_;  ///< of the commands that failed
+    std::deque<Event> queued_;
+    std::vector<Command> pending_drops_;
+    std::vector<bool> live_;  ///< by place in the trace
+    std::size_t at_point_ = 0;
+    std::int64_t first_value_ = 0;  ///< the id of this step's value 0
+    std::int64_t floor_bytes_ = 0;
+    std::int64_t highest_floor_bytes_ = 0;       ///< in this step, as the executor was told
+    std::int64_t last_highest_floor_bytes_ = 0;  ///< in the step before
+    bool in_stage_ = false;
+    TraceStage stage_ = TraceStage::setup;
+    ValueId needed_;  ///< answered now
+    bool answering_need_ = false;
+    std::int64_t stores_ = 0;
+    std::int64_t loads_ = 0;
+    std::int64_t faults_ = 0;  ///< commands that failed
+};
+
+}  // namespace spillway

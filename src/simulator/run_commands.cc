@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The other half of a simulated run: one method a command.
+
+#include "simulator/run.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace spillway {
+
+void SimulatorRun::execute(Command const& command) {
+    if (command.kind == CommandKind::wait) {
+        wait(command);
+        return;
+    }
+    FenceState const state = fences_.of(command.after);
+    if (state == FenceState::unknown) {
+        memory_.broken("command " + to_text(command) + " waits for what was never given");
+        return;
+    }
+    if (state == FenceState::failed) {
+        fail_with_fence(command);
+        return;
+    }
+    bool const on_lane = command.kind == CommandKind::store || command.kind == CommandKind::load;
+    if (state == FenceState::pending && !on_lane) {
+        if (command.kind != CommandKind::drop) {
+            memory_.broken("command " + to_text(command) + " came before its fences");
+            return;
+        }
+        fences_.set(command.id, FenceState::pending);
+        pending_drops_.push_back(command);
+        return;
+    }
+    if (!on_lane) {
+        fences_.set(command.id, FenceState::passed);
+    }
+    execute_now(command);
+}
+
+void SimulatorRun::execute_now(Command const& command) {
+    switch (command.kind) {
+        case CommandKind::reserve:
+            reserve(command);
+            return;
+        case CommandKind::release:
+            memory_.release(command);
+            return;
+        case CommandKind::store:
+            store(command);
+            return;
+        case CommandKind::load:
+            load(command);
+            return;
+        case CommandKind::bind:
+            memory_.bind(command, answering_need_ ? needed_ : ValueId{});
+            return;
+        case CommandKind::drop:
+            drop(command);
+            return;
+        case CommandKind::raise:
+            refuse(command.text);
+            return;
+        case CommandKind::wait:
+        case CommandKind::note:
+            return;
+    }
+}
+
+void SimulatorRun::reserve(Command const& command) {
+    if (command.pool != Pool::device) {
+        std::int64_t const full_at = how_.full_at_bytes[static_cast<std::size_t>(command.pool)];
+        if (full_at >= 0 && memory_.used_bytes(command.pool) + command.size_bytes > full_at) {
+            memory_.reserve_refused(command);
+            fail(command, true, "injected: the place is full");
+            return;
+        }
+        memory_.reserve_away(command);
+        return;
+    }
+    if (command.optional) {
+        check_reserve(command);
+    }
+    if (memory_.fits(command.size_bytes)) {
+        memory_.reserve_device(command);
+        return;
+    }
+    // As in a session: what must come back asks for room like an allocation does.
+    if (!command.optional && request(command.size_bytes)) {
+        memory_.free(command.size_bytes);
+        memory_.reserve_device(command);
+        return;
+    }
+    memory_.reserve_refused(command);
+    fail(command, false, "no room on the device");
+}
+
+/// Promise 4: read-ahead leaves room for the floor to be as high again as it has been.
+void SimulatorRun::check_reserve(Command const& command) {
+    std::int64_t const highest = std::max(highest_floor_bytes_, last_highest_floor_bytes_);
+    std::int64_t const may_rise = std::max<std::int64_t>(0, highest - floor_bytes_);
+    if (!memory_.fits(command.size_bytes + may_rise) && memory_.fits(command.size_bytes)) {
+        memory_.broken("command " + to_text(command) + " eats the demand reserve");
+    }
+}
+
+void SimulatorRun::store(Command const& command) {
+    memory_.store_given(command);
+    bool const fails = ++stores_ == how_.fail_store;
+    lanes_.push({command, fails});
+    result_.stored_bytes += command.size_bytes;
+}
+
+void SimulatorRun::load(Command const& command) {
+    memory_.load_given(command, fences_);
+    bool const fails = ++loads_ == how_.fail_load;
+    lanes_.push({command, fails});
+    result_.loaded_bytes += command.size_bytes;
+}
+
+void SimulatorRun::drop(Command const& command) {
+    memory_.drop(command);
+    queued_.push_back(Finished{command.id});
+}
+
+void SimulatorRun::wait(Command const& command) {
+    std::int64_t const start_ns = lanes_.now_ns();
+    for (CommandId const fence : command.after) {
+        if (fences_.of(fence) == FenceState::unknown) {
+            memory_.broken("command " + to_text(command) + " waits for what was never given");
+            return;
+        }
+        while (fences_.of(fence) == FenceState::pending) {
+            std::optional<TransferEnd> const end = lanes_.advance(VirtualLanes::kForever);
+            if (!end) {
+                memory_.broken("command " + to_text(command) + " waits for ever");
+                return;
+            }
+            memory_.set_now(lanes_.now_ns());
+            ended(*end);
+        }
+    }
+    fences_.set(command.id, FenceState::passed);
+    std::int64_t const waited_ns = lanes_.now_ns() - start_ns;
+    (answering_need_ ? result_.stall_need_ns : result_.stall_room_ns) += waited_ns;
+    if (waited_ns > 0) {
+        result_.timeline.spans.push_back(
+            {Lane::compute, "stall", command.value, 0, start_ns, lanes_.now_ns()}
+        );
+    }
+    if (how_.settle_at_waits) {
+        deliver();
+    }
+}
+
+void SimulatorRun::refuse(std::string const& why) {
+    if (result_.ok) {
+        result_.ok = false;
+        result_.refusal = why;
+    }
+}
+
+void SimulatorRun::fail(Command const& command, bool place_is_full, std::string const& why) {
+    ++faults_;
+    fences_.set(command.id, FenceState::failed);
+    queued_.push_back(Failed{command.id, place_is_full, why});
+    reasons_[command.id] = {place_is_full, why};
+    if (command.kind == CommandKind::bind) {
+        refuse("cannot bring back value " + std::to_string(command.value.number) + ": " + why);
+    }
+}
+
+/// It could not start: the first reason is told on.
+void SimulatorRun::fail_with_fence(Command const& command) {
+    for (CommandId const fence : command.after) {
+        if (auto const found = reasons_.find(fence); found != reasons_.end()) {
+            Reason const reason = found->second;
+            fail(command, reason.place_is_full, reason.why);
+            return;
+        }
+    }
+    fail(command, false, "what it waited for failed");
+}
+
+/// Books what ended on a lane and queues the event that tells it.
+void SimulatorRun::ended(TransferEnd const& end) {
+    memory_.transfer_ended(end);
+    Command const& command = end.transfer.command;
+    if (end.started && end.end_ns > end.start_ns) {
+        result_.timeline.spans.push_back(
+            {command.lane,
+             std::string(name_of(command.kind)),
+             command.value,
+             command.size_bytes,
+             end.start_ns,
+             end.end_ns}
+        );
+    }
+    if (end.ok) {
+        queued_.push_back(Finished{command.id});
+    } else if (end.started) {
+        fail(command, how_.fault_is_full, "injected fault");
+    } else {
+        fail_with_fence(command);
+    }
+    try_pending_drops();
+}
+
+void SimulatorRun::try_pending_drops() {
+    for (Command const& command : std::exchange(pending_drops_, {})) {
+        FenceState const state = fences_.of(command.after);
+        if (state == FenceState::pending) {
+            pending_drops_.push_back(command);
+        } else if (state == FenceState::failed) {
+            fail_with_fence(command);
+        } else {
+            fences_.set(command.id, FenceState::passed);
+            drop(command);
+        }
+    }
+}
+
+/// The program computes; lanes go on beside it.
+void SimulatorRun::pass_time(std::int64_t until_ns) {
+    while (std::optional<TransferEnd> const end = lanes_.advance(until_ns)) {
+        memory_.set_now(lanes_.now_ns());
+        ended(*end);
+    }
+    memory_.set_now(lanes_.now_ns());
+}
+
+}  // namespace spillway

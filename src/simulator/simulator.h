@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The simulator: a training step in virtual time. It drives a real executor with a trace's events,
+// carries its commands out on the lanes of a machine, and checks every promise of the executor on
+// the way. What it predicts is what runs; only durations differ.
+#pragma once
+
+#include "base/place.h"
+#include "base/result.h"
+#include "executor/event_log.h"
+#include "executor/executor.h"
+#include "machine/machine.h"
+#include "plan/plan.h"
+#include "timeline/timeline.h"
+#include "trace/trace.h"
+
+#include <array>
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+
+namespace spillway {
+
+/// What `BackwardOrder` tells the executor when backward begins.
+enum class OrderHint : std::uint8_t {
+    none,   ///< no such event
+    exact,  ///< the order in which the trace will need the live values
+    wrong,  ///< a seeded shuffle of values, some of them unknown or over
+};
+
+/// Faults count from 1 over the whole run; 0 is no fault.
+struct SimulatorOptions {
+    std::int64_t steps = 1;  ///< the trace is run so often, each time with new values
+    OrderHint order = OrderHint::none;
+    bool settle_at_waits = true;  ///< completions reach the executor when a wait ends, as in a
+                                  ///< session; else only before the next program event
+    std::uint64_t seed = 0;
+    double jitter = 0;  ///< a transfer takes up to this share more or less time; in [0, 0.95]
+    std::int64_t fail_store = 0;  ///< the n-th store fails
+    std::int64_t fail_load = 0;   ///< the n-th load fails
+    bool fault_is_full = false;   ///< a failing store says that its place is full
+    /// A pool refuses what would take it above this, whatever its budget says; below 0: never.
+    std::array<std::int64_t, kPools> full_at_bytes{-1, -1, -1};
+    /// Takes each line of the event log as it happens; outlives the call. Null: none.
+    std::ostream* log_to = nullptr;
+};
+
+/// What would happen.
+struct SimulationResult {
+    bool ok = true;
+    std::string refusal;  ///< when not ok: what the program is told, and by it the user
+    std::int64_t total_ns = 0;
+    std::int64_t compute_ns = 0;
+    std::int64_t stall_need_ns = 0;  ///< waited for bytes to come back
+    std::int64_t stall_room_ns = 0;  ///< waited for bytes to leave
+    std::int64_t stored_bytes = 0;
+    std::int64_t loaded_bytes = 0;
+    std::int64_t shorts = 0;  ///< allocations that did not fit at once
+    std::array<std::int64_t, kPools> peak_bytes{};
+    Timeline timeline;
+    EventLog log;
+};
+
+/// Runs `trace` on `machine` under the budgets of `options`. A `plan` (may be null) is given before
+/// the first step.
+///
+/// A budget that cannot be met is no failure: the result is not ok and carries the refusal.
+/// Fails   Errc::bad_argument: the trace or machine is not valid, or a pool that has a budget has
+///         no link; Errc::broken_promise naming the promise, the point and the value: a bug in the
+///         executor
+[[nodiscard]] Result<SimulationResult> simulate(
+    Trace const& trace,
+    Machine const& machine,
+    ExecutorOptions const& options,
+    Plan const* plan,
+    SimulatorOptions const& how
+);
+
+}  // namespace spillway

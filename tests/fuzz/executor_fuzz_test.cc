@@ -1,0 +1,229 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Whatever the program, budget, plan, machine and faults: the executor keeps its promises (the
+// simulator checks them), its log replays, and completions choose nothing.
+
+#include "executor/event_log.h"
+#include "fuzz/fuzz_main.h"
+#include "fuzz/random_case.h"
+#include "simulator/simulator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace spillway::fuzz {
+namespace {
+
+Result<SimulationResult> simulate_case(Case const& subject) {
+    SimulatorOptions how = subject.how;
+    if (one_seed()) {
+        std::cerr << describe(subject);
+        how.log_to = &std::cerr;
+    }
+    return simulate(
+        subject.trace,
+        subject.machine,
+        subject.options,
+        subject.plan ? &*subject.plan : nullptr,
+        how
+    );
+}
+
+/// What a lane is told to do, without ids of commands (they count waits too).
+std::string choice_of(Command const& command) {
+    Command bare = command;
+    bare.id = {};
+    bare.after = {};
+    return to_text(bare);
+}
+
+bool chooses(Command const& command) {
+    return command.kind != CommandKind::wait && command.kind != CommandKind::note &&
+           command.kind != CommandKind::release;
+}
+
+using Lanes = std::array<std::vector<std::string>, kLanes>;
+
+/// The choices of each lane, in order.
+Lanes choices_of(EventLog const& log) {
+    Lanes lanes;
+    for (LogEntry const& entry : log.entries) {
+        auto const* const command = std::get_if<Command>(&entry);
+        if (command != nullptr && chooses(*command)) {
+            lanes[static_cast<std::size_t>(command->lane)].push_back(choice_of(*command));
+        }
+    }
+    return lanes;
+}
+
+/// Was a value dropped while a copy of it was under way? Its bytes then come free when the copy
+/// ends, which is the one way in which time reaches `Usage`, and by it the executor.
+bool drops_in_flight(EventLog const& log) {
+    std::map<CommandId, ValueId> copies;
+    for (LogEntry const& entry : log.entries) {
+        if (auto const* const command = std::get_if<Command>(&entry)) {
+            if (command->kind == CommandKind::store || command->kind == CommandKind::load) {
+                copies[command->id] = command->value;
+            }
+            continue;
+        }
+        Event const& event = std::get<Event>(entry);
+        if (auto const* const finished = std::get_if<Finished>(&event)) {
+            copies.erase(finished->command);
+        } else if (auto const* const dropped = std::get_if<Dropped>(&event)) {
+            for (auto const& [id, value] : copies) {
+                if (value == dropped->value) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
+/// What the random cases led to: a generator that drew only easy ones would prove little.
+struct Seen {
+    std::int64_t runs = 0;
+    std::int64_t refused = 0;
+    std::int64_t moved = 0;
+    std::int64_t returned = 0;
+    std::int64_t read_ahead = 0;
+    std::int64_t cancelled = 0;
+    std::int64_t faults = 0;
+    std::int64_t dropped_in_flight = 0;
+
+    void add(Case const&, SimulationResult const& outcome) {
+        ++runs;
+        refused += outcome.ok ? 0 : 1;
+        moved += outcome.stored_bytes > 0 ? 1 : 0;
+        returned += outcome.loaded_bytes > 0 ? 1 : 0;
+        dropped_in_flight += drops_in_flight(outcome.log) ? 1 : 0;
+        auto const any = [&](auto const& is) {
+            return std::any_of(outcome.log.entries.begin(), outcome.log.entries.end(), is) ? 1 : 0;
+        };
+        read_ahead += any([](LogEntry const& entry) {
+            auto const* const command = std::get_if<Command>(&entry);
+            return command != nullptr && command->optional;
+        });
+        cancelled += any([](LogEntry const& entry) {
+            auto const* const command = std::get_if<Command>(&entry);
+            return command != nullptr && command->kind == CommandKind::release &&
+                   command->pool == Pool::device;
+        });
+        faults += any([](LogEntry const& entry) {
+            auto const* const event = std::get_if<Event>(&entry);
+            return event != nullptr && std::holds_alternative<Failed>(*event);
+        });
+    }
+
+    void expect_variety() const {
+        for (std::int64_t const count :
+             {refused,
+              runs - refused,
+              moved,
+              returned,
+              read_ahead,
+              cancelled,
+              faults,
+              dropped_in_flight}) {
+            EXPECT_GT(count * 100, runs) << "less than one run in a hundred";
+        }
+        std::printf(
+            "%lld runs: %lld refused, %lld moved, %lld returned, %lld read ahead, %lld cancelled, "
+            "%lld with faults, %lld dropped in flight\n",
+            static_cast<long long>(runs),
+            static_cast<long long>(refused),
+            static_cast<long long>(moved),
+            static_cast<long long>(returned),
+            static_cast<long long>(read_ahead),
+            static_cast<long long>(cancelled),
+            static_cast<long long>(faults),
+            static_cast<long long>(dropped_in_flight)
+        );
+    }
+};
+
+TEST(ExecutorFuzz, every_promise_is_kept) {
+    Seen seen;
+    for (std::uint64_t const seed : seeds(4000)) {
+        Case const subject = random_case(seed);
+        Result<SimulationResult> const outcome = simulate_case(subject);
+        ASSERT_TRUE(outcome.ok()) << rerun(seed) << outcome.error().message();
+        ASSERT_TRUE(validate(outcome->timeline).ok()) << rerun(seed);
+        seen.add(subject, *outcome);
+    }
+    if (!one_seed()) {
+        seen.expect_variety();
+    }
+}
+
+TEST(ExecutorFuzz, a_log_replays_to_the_same_commands) {
+    for (std::uint64_t const seed : seeds(1000)) {
+        Result<SimulationResult> const outcome = simulate_case(random_case(seed));
+        if (!outcome) {
+            continue;  // the first test's business
+        }
+        ReplayOutcome const again = replay(outcome->log);
+        ASSERT_TRUE(again.identical) << rerun(seed) << again.difference;
+    }
+}
+
+std::vector<std::string> program_of(EventLog const& log) {
+    std::vector<std::string> events;
+    for (LogEntry const& entry : log.entries) {
+        auto const* const event = std::get_if<Event>(&entry);
+        if (event != nullptr && is_program_event(*event)) {
+            events.push_back(to_text(*event));
+        }
+    }
+    return events;
+}
+
+TEST(ExecutorFuzz, completions_only_open_gates) {
+    std::int64_t compared = 0;
+    for (std::uint64_t const seed : seeds(2000)) {
+        Case subject = random_case(seed);
+        subject.how.fail_store = 0;
+        subject.how.fail_load = 0;
+        subject.how.full_at_bytes = {-1, -1, -1};
+        Result<SimulationResult> const one = simulate_case(subject);
+        Dice dice(seed + 1);
+        subject.machine = random_machine(dice);
+        subject.how.jitter = subject.how.jitter > 0 ? 0 : 0.9;
+        subject.how.settle_at_waits = !subject.how.settle_at_waits;
+        Result<SimulationResult> const other = simulate_case(subject);
+        ASSERT_TRUE(one.ok() && other.ok()) << rerun(seed);
+        bool const timeless = !drops_in_flight(one->log) && !drops_in_flight(other->log);
+        if (timeless) {
+            ASSERT_EQ(program_of(one->log), program_of(other->log)) << rerun(seed);
+        }
+        if (timeless || program_of(one->log) == program_of(other->log)) {
+            ASSERT_EQ(choices_of(one->log), choices_of(other->log)) << rerun(seed);
+            compared += one->loaded_bytes > 0 ? 1 : 0;
+        }
+    }
+    EXPECT_TRUE(one_seed() || compared > 200) << compared << " of the runs loaded something";
+}
+
+TEST(ExecutorFuzz, an_ample_budget_moves_nothing) {
+    for (std::uint64_t const seed : seeds(300)) {
+        Case subject = random_case(seed);
+        subject.options.chooser = ChooserKind::online;
+        subject.options.device_bytes = 4 * peak_without_moves(subject.trace);
+        Result<SimulationResult> const outcome = simulate_case(subject);
+        ASSERT_TRUE(outcome.ok()) << rerun(seed) << outcome.error().message();
+        EXPECT_TRUE(outcome->ok) << rerun(seed);
+        EXPECT_EQ(outcome->stored_bytes, 0) << rerun(seed);
+    }
+}
+
+}  // namespace
+}  // namespace spillway::fuzz
