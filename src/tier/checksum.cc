@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 #include <xxhash.h>
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#include <xxh_x86dispatch.h>  // the widest vectors that this machine has, for XXH3_64bits too
+#endif
 
 #include <algorithm>
 #include <cstring>

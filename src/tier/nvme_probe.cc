@@ -14,9 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kMeasureNs = 35'000'000;  // each way of each shape
+constexpr std::int64_t kMeasureNs = 25'000'000;  // each way of each shape
 constexpr std::int64_t kProbeNs = 450'000'000;   // all of it; a slow disk sees fewer shapes
-constexpr double kClearlyBetter = 1.10;          // two runs of one shape differ by less
+constexpr double kClearlyBetter = 1.10;
 
 std::int64_t ns_since(Clock::time_point start) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
@@ -120,24 +120,28 @@ IoShape probe_io(BlockFile const& file) {
     constexpr std::int64_t kMiB = std::int64_t{1} << 20;
     Clock::time_point const start = Clock::now();
     IoShape best;
-    double best_rate = 0;
+    auto const rate = [&file](IoShape shape) {
+        Result<IoRates> const rates = measure_io(file, shape, kMeasureNs);
+        return rates.ok() ? round_trip_rate(*rates) : 0.0;
+    };
+    double before = rate(best);
+    // A shape wins when it beats the best one measured before it and after it: one sample of a
+    // shared disk says little.
     auto const attempt = [&](IoShape shape) {
-        if (ns_since(start) + 2 * kMeasureNs > kProbeNs || shape == best) {
+        if (before <= 0 || ns_since(start) + 4 * kMeasureNs > kProbeNs) {
             return;
         }
-        Result<IoRates> const rates = measure_io(file, shape, kMeasureNs);
-        if (rates.ok() && round_trip_rate(*rates) > best_rate * kClearlyBetter) {
+        double const candidate = rate(shape);
+        double const after = rate(best);
+        if (candidate > std::max(before, after) * kClearlyBetter) {
             best = shape;
-            best_rate = round_trip_rate(*rates);
+            before = candidate;
+        } else {
+            before = after;
         }
     };
-    Result<IoRates> const usual = measure_io(file, best, kMeasureNs);
-    if (!usual.ok()) {
-        return best;
-    }
-    best_rate = round_trip_rate(*usual);
     for (int const depth : {8, 32}) {
-        attempt({best.block_bytes, depth});
+        attempt({kMiB, depth});
     }
     for (std::int64_t const block_bytes : {kMiB / 2, 2 * kMiB}) {
         attempt({block_bytes, best.queue_depth});

@@ -146,10 +146,8 @@ void UringEngine::run() {
             wake_armed_ = ring_->add_wake(wake_fd_.get(), &wake_value_, this);
         }
         ring_->submit(false);
-        bool const reaped = reap();
-        bool const summed = sum_one();
-        if (reaped || summed) {
-            continue;  // there may be room for more
+        if (reap() || sum_one()) {
+            continue;  // what has room for more is filled before the next sum is begun
         }
         if (can_stop()) {
             return;

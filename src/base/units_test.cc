@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/units.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace spillway {
+namespace {
+
+std::int64_t parsed(std::string_view text, std::int64_t whole_bytes = 0) {
+    Result<std::int64_t> const size = parse_size(text, whole_bytes);
+    EXPECT_TRUE(size.ok()) << text;
+    return size.ok() ? *size : -1;
+}
+
+TEST(UnitsTest, sizes_are_read_as_people_type_them) {
+    EXPECT_EQ(parsed("600MiB"), 600 * 1048576);
+    EXPECT_EQ(parsed("1.5 GiB"), 1610612736);
+    EXPECT_EQ(parsed("2TiB"), 2199023255552);
+    EXPECT_EQ(parsed("1KiB"), 1024);
+    EXPECT_EQ(parsed("700MB"), 700'000'000);
+    EXPECT_EQ(parsed("1KB"), 1000);
+    EXPECT_EQ(parsed("3GB"), 3'000'000'000);
+    EXPECT_EQ(parsed("1TB"), 1'000'000'000'000);
+    EXPECT_EQ(parsed("4096"), 4096);
+    EXPECT_EQ(parsed("4096B"), 4096);
+    EXPECT_EQ(parsed("  12 B "), 12);
+    EXPECT_EQ(parsed("0"), 0);
+}
+
+TEST(UnitsTest, a_share_is_of_the_whole) {
+    EXPECT_EQ(parsed("80%", 1000), 800);
+    EXPECT_EQ(parsed("100 %", 7), 7);
+    EXPECT_EQ(parsed("12.5%", 800), 100);
+}
+
+TEST(UnitsTest, what_is_no_size_is_refused_as_typed) {
+    for (std::string_view const text :
+         {"",
+          " ",
+          "x",
+          "MiB",
+          "-1",
+          "-5MiB",
+          "12XB",
+          "12 Mib",
+          "1e30GiB",
+          "nan",
+          "inf",
+          "50%",
+          "1 2MiB",
+          "10MiBx"}) {
+        Result<std::int64_t> const size = parse_size(text, 0);
+        ASSERT_FALSE(size.ok()) << text;
+        EXPECT_EQ(size.error().code, Errc::bad_argument);
+        EXPECT_NE(size.error().what.find("'" + std::string(text) + "'"), std::string::npos);
+    }
+    EXPECT_FALSE(parse_size("101%", 1000).ok());
+}
+
+TEST(UnitsTest, sizes_are_written_in_binary_units) {
+    EXPECT_EQ(format_size(0), "0 B");
+    EXPECT_EQ(format_size(1023), "1023 B");
+    EXPECT_EQ(format_size(1024), "1.0 KiB");
+    EXPECT_EQ(format_size(537'185'485), "512.3 MiB");
+    EXPECT_EQ(format_size(5_GiB), "5.0 GiB");
+    EXPECT_EQ(format_size(4096 * 1024_GiB), "4096.0 TiB");
+    EXPECT_EQ(format_size(-2048), "-2.0 KiB");
+}
+
+TEST(UnitsTest, bytes_over_rate_is_a_duration) {
+    EXPECT_EQ(Bytes{1'000'000} / BytesPerSec{1e9}, Nanos{1'000'000});
+    EXPECT_EQ(Bytes{0} / BytesPerSec{1e9}, Nanos{0});
+    Nanos const never{std::numeric_limits<std::int64_t>::max()};
+    EXPECT_EQ(Bytes{1} / BytesPerSec{0}, never);
+    EXPECT_EQ(Bytes{1} / BytesPerSec{-1}, never);
+    EXPECT_EQ(Bytes{std::int64_t{1} << 62} / BytesPerSec{1e-6}, never);
+}
+
+TEST(UnitsTest, bytes_and_durations_add_up_and_compare) {
+    Bytes bytes{3};
+    bytes += Bytes{4};
+    bytes -= Bytes{1};
+    EXPECT_EQ(bytes, Bytes{6});
+    EXPECT_LT(Bytes{1} + Bytes{1}, Bytes{3});
+    Nanos time{5};
+    time += Nanos{2};
+    EXPECT_EQ(time - Nanos{1}, Nanos{6});
+}
+
+TEST(UnitsTest, rounding_goes_up_to_the_unit) {
+    EXPECT_EQ(round_up(0, 4096), 0);
+    EXPECT_EQ(round_up(1, 4096), 4096);
+    EXPECT_EQ(round_up(4096, 4096), 4096);
+    EXPECT_EQ(round_up(4097, 4096), 8192);
+}
+
+}  // namespace
+}  // namespace spillway

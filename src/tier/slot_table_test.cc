@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tier/slot_table.h"
+
+#include <gtest/gtest.h>
+
+namespace spillway {
+namespace {
+
+TEST(SlotTableTest, a_slot_can_be_loaded_only_after_a_store_that_ended_well) {
+    SlotTable table;
+    std::int64_t const slot = table.add(0, 100, 4096, 1);
+    EXPECT_FALSE(table.begin(slot, Direction::load, 100).ok());
+    ASSERT_TRUE(table.begin(slot, Direction::store, 100).ok());
+    table.end(slot, Direction::store, false);
+    EXPECT_FALSE(table.begin(slot, Direction::load, 100).ok());
+    ASSERT_TRUE(table.begin(slot, Direction::store, 100).ok());
+    table.end(slot, Direction::store, true);
+    ASSERT_TRUE(table.begin(slot, Direction::load, 100).ok());
+    table.end(slot, Direction::load, true);
+    EXPECT_EQ(table.counters().stored_bytes, 100);
+    EXPECT_EQ(table.counters().loaded_bytes, 100);
+    table.remove(slot);
+}
+
+TEST(SlotTableTest, a_number_that_is_used_again_starts_fresh) {
+    SlotTable table;
+    std::int64_t const first = table.add(0, 100, 4096, 1);
+    ASSERT_TRUE(table.begin(first, Direction::store, 100).ok());
+    table.end(first, Direction::store, true);
+    EXPECT_EQ(table.remove(first).size_bytes, 100);
+    std::int64_t const second = table.add(8192, 50, 4096, 1);
+    EXPECT_EQ(first, second);
+    EXPECT_FALSE(table.begin(second, Direction::load, 50).ok());
+    EXPECT_EQ(table.remove(second).first, 8192);
+    EXPECT_EQ(table.counters().used_bytes, 0);
+    EXPECT_EQ(table.counters().peak_used_bytes, 4096);
+}
+
+TEST(SlotTableDeathTest, a_slot_in_use_is_not_handed_back) {
+    SlotTable table;
+    std::int64_t const slot = table.add(0, 100, 4096, 1);
+    ASSERT_TRUE(table.begin(slot, Direction::store, 100).ok());
+    EXPECT_DEATH(table.remove(slot), "must outlive");
+    EXPECT_DEATH(static_cast<void>(table.begin(slot, Direction::load, 100)), "before its store");
+    table.end(slot, Direction::store, true);
+    EXPECT_DEATH(static_cast<void>(table.begin(slot, Direction::load, 99)), "size of its");
+}
+
+}  // namespace
+}  // namespace spillway
