@@ -26,9 +26,9 @@ enum class ValueKind : std::uint8_t { activation, parameter, gradient, optimizer
 
 /// What one storage holds at one version. Its id is its place in `Trace::values`.
 struct TraceValue {
-    Slot slot;
+    Slot slot{};
     std::int64_t size_bytes = 0;  ///< as the device's allocator rounds
-    std::string dtype;            ///< as torch prints it ("float32"); may be empty
+    std::string dtype{};          ///< as torch prints it ("float32"); may be empty
     ValueKind kind = ValueKind::activation;
     std::int64_t remake_ns = 0;  ///< what making it again costs; 0: unknown
 
@@ -42,10 +42,10 @@ struct TracePoint {
     std::int64_t duration_ns = 0;
     std::int64_t floor_bytes = 0;  ///< highest during the point of the live device bytes that are
                                    ///< no value's: temporaries, workspaces, parameters
-    std::vector<ValueId> needed;
-    std::vector<ValueId> saved;
-    std::vector<ValueId> sole;     ///< from here on only the saved graph holds them, until needed
-    std::vector<ValueId> dropped;  ///< no saved tensor refers to them any more
+    std::vector<ValueId> needed{};
+    std::vector<ValueId> saved{};
+    std::vector<ValueId> sole{};     ///< from here on only the saved graph holds them, until needed
+    std::vector<ValueId> dropped{};  ///< no saved tensor refers to them any more
 
     bool operator==(TracePoint const&) const = default;
 };

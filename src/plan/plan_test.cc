@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "plan/plan.h"
+
+#include "machine/machine.h"
+#include "trace/trace.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace spillway {
+namespace {
+
+Slot const kFirst{"aten::addmm", 0, 0};
+Slot const kSecond{"aten::addmm", 0, 1};
+
+Plan two_fates() {
+    Plan plan;
+    plan.fates[kFirst] = {FateKind::move, Pool::host};
+    plan.fates[kSecond] = {FateKind::keep, Pool::nvme};
+    plan.predicted_step_ns = 100;
+    plan.bound_step_ns = 90;
+    return plan;
+}
+
+Trace two_values() {
+    Trace trace;
+    trace.values = {{.slot = kFirst, .size_bytes = 1}, {.slot = kSecond, .size_bytes = 1}};
+    return trace;
+}
+
+Machine with_host() {
+    Machine machine;
+    machine.tiers = {{"pinned", Pool::host, 1}};
+    return machine;
+}
+
+std::string refusal(Plan const& plan) {
+    Result<void> const verdict = validate(plan, two_values(), with_host());
+    return verdict ? "" : verdict.error().message();
+}
+
+TEST(Plan, text_gives_the_same_plan) {
+    Result<Plan> const parsed = parse_plan(to_json_text(two_fates()));
+    ASSERT_TRUE(parsed.ok()) << parsed.error().message();
+    EXPECT_EQ(*parsed, two_fates());
+}
+
+TEST(Plan, fits_its_trace_and_machine) {
+    EXPECT_EQ(refusal(two_fates()), "");
+    EXPECT_EQ(refusal(Plan{}), "");
+}
+
+TEST(Plan, refuses_a_slot_that_the_trace_lacks) {
+    Plan plan = two_fates();
+    plan.fates[{"aten::mul", 1, 3}] = {};
+    EXPECT_EQ(refusal(plan), "plan: the trace has no value at aten::mul:1#3");
+}
+
+TEST(Plan, refuses_a_pool_that_the_machine_lacks) {
+    Plan plan = two_fates();
+    plan.fates[kFirst].pool = Pool::nvme;
+    EXPECT_EQ(refusal(plan), "plan: aten::addmm:0#0 moves to nvme, which the machine has not");
+    plan.fates[kFirst].pool = Pool::device;
+    EXPECT_EQ(refusal(plan), "plan: aten::addmm:0#0 moves to the device, where it is");
+}
+
+TEST(Plan, refuses_a_prediction_below_its_bound) {
+    Plan plan = two_fates();
+    plan.bound_step_ns = 101;
+    EXPECT_EQ(refusal(plan), "plan: the predicted step time is below its lower bound");
+}
+
+TEST(Plan, parser_refuses_two_fates_for_a_slot) {
+    std::string text = to_json_text(two_fates());
+    text.replace(text.find("\"occurrence\":1"), 14, "\"occurrence\":0");
+    Result<Plan> const parsed = parse_plan(text);
+    ASSERT_FALSE(parsed.ok());
+    EXPECT_EQ(parsed.error().message(), "plan: fates[1] has the slot of another fate");
+}
+
+TEST(Plan, parser_refuses_a_kept_value_with_a_pool) {
+    std::string text = to_json_text(two_fates());
+    text.replace(text.find("\"move\""), 6, "\"keep\"");
+    Result<Plan> const parsed = parse_plan(text);
+    ASSERT_FALSE(parsed.ok());
+    EXPECT_EQ(parsed.error().message(), "plan: fates[0] has a pool, but is kept");
+}
+
+}  // namespace
+}  // namespace spillway
