@@ -3,6 +3,9 @@
 
 #include "mover/arena.h"
 
+#include "base/units.h"
+#include "mover/arena_registry.h"
+
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -10,9 +13,6 @@
 #include <cerrno>
 #include <limits>
 #include <utility>
-
-#include "base/units.h"
-#include "mover/arena_registry.h"
 
 // A free block is poisoned, so that ASan finds whoever still uses it. Never used before is not.
 #if defined(__has_feature)
@@ -47,7 +47,9 @@ std::int64_t virtual_bytes_for(ArenaOptions const& options) {
         std::int64_t const limit = std::min(options.limit_bytes, kMostVirtualBytes);
         wanted = std::max(limit * kVirtualPerLimit, kCommonVirtualBytes);
     }
-    return round_up(std::clamp(wanted, kLeastVirtualBytes, 32 * kMostVirtualBytes), kArenaUnitBytes);
+    return round_up(
+        std::clamp(wanted, kLeastVirtualBytes, 32 * kMostVirtualBytes), kArenaUnitBytes
+    );
 }
 
 // Gives pages back to the system; the next touch finds fresh ones.
@@ -63,7 +65,9 @@ std::int64_t pages_of(std::int64_t size_bytes) {
     return size_bytes / kArenaPageBytes + (size_bytes % kArenaPageBytes != 0 ? 1 : 0);
 }
 
-bool is_small(std::int64_t size_bytes) { return size_bytes < kSmallestPagedBytes; }
+bool is_small(std::int64_t size_bytes) {
+    return size_bytes < kSmallestPagedBytes;
+}
 
 }  // namespace
 
@@ -83,8 +87,12 @@ Result<std::shared_ptr<Arena>> Arena::open(ArenaOptions options) {
         // One unit more, to start at a multiple of it.
         range.mapped_bytes = static_cast<std::size_t>(size_bytes + kArenaUnitBytes);
         void* const mapped = ::mmap(
-            nullptr, range.mapped_bytes, PROT_READ | PROT_WRITE,
-            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0
+            nullptr,
+            range.mapped_bytes,
+            PROT_READ | PROT_WRITE,
+            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+            -1,
+            0
         );
         if (mapped != MAP_FAILED) {
             range.mapped = static_cast<std::byte*>(mapped);
@@ -125,7 +133,14 @@ Arena::~Arena() {
     if (slot_ >= 0) {
         forget_arena(slot_);
     }
-    ASAN_UNPOISON_MEMORY_REGION(range_.mapped, range_.mapped_bytes);
+    for (auto const& [first, end] : {
+             std::pair{std::int64_t{0}, slab_zone_.highest_page()},
+             std::pair{range_.slab_pages, block_zone_.highest_page()},
+         }) {
+        // Not the whole range: its shadow alone could be more than the machine has.
+        auto const touched_bytes = static_cast<std::size_t>((end - first) * kArenaPageBytes);
+        ASAN_UNPOISON_MEMORY_REGION(address(first), touched_bytes);
+    }
     ::munmap(range_.mapped, range_.mapped_bytes);
 }
 
@@ -231,6 +246,7 @@ void Arena::cool_down_to(std::int64_t resident_pages) {
         for (PageRun const& run : zone->cool(excess)) {
             discard(address(run.first), run.pages * kArenaPageBytes);
             warm_pages_ -= run.pages;
+            discarded_pages_ += run.pages;
         }
     }
 }
@@ -289,10 +305,14 @@ std::int64_t Arena::size_of(void const* block) const {
 
 ArenaUsage Arena::usage() const {
     std::lock_guard const lock(guard_);
-    return {
-        used_pages_ * kArenaPageBytes, peak_pages_ * kArenaPageBytes,
-        (used_pages_ + warm_pages_) * kArenaPageBytes, resident_peak_pages_ * kArenaPageBytes,
-        allocations_};
+    ArenaUsage usage;
+    usage.used_bytes = used_pages_ * kArenaPageBytes;
+    usage.peak_bytes = peak_pages_ * kArenaPageBytes;
+    usage.resident_bytes = (used_pages_ + warm_pages_) * kArenaPageBytes;
+    usage.resident_peak_bytes = resident_peak_pages_ * kArenaPageBytes;
+    usage.allocations = allocations_;
+    usage.discarded_bytes = discarded_pages_ * kArenaPageBytes;
+    return usage;
 }
 
 std::int64_t Arena::limit_bytes() const {
@@ -311,7 +331,9 @@ void Arena::reset_peak() {
 }
 
 void Arena::set_limit(std::int64_t limit_bytes) {
-    SPILLWAY_ASSERT(limit_bytes == 0 || limit_bytes >= kArenaPageBytes, "a limit is a page or more");
+    SPILLWAY_ASSERT(
+        limit_bytes == 0 || limit_bytes >= kArenaPageBytes, "a limit is a page or more"
+    );
     std::lock_guard const lock(guard_);
     limit_pages_ = limit_bytes / kArenaPageBytes;
     cool_down_to(bound_pages());

@@ -7,14 +7,14 @@
 // fits nowhere among them are some of them given back to the system, to make room for new ones.
 #pragma once
 
+#include "base/result.h"
+#include "mover/extent_map.h"
+#include "mover/slab_table.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-
-#include "base/result.h"
-#include "mover/extent_map.h"
-#include "mover/slab_table.h"
 
 namespace spillway {
 
@@ -31,6 +31,7 @@ struct ArenaUsage {
     std::int64_t resident_bytes = 0;       ///< used, and free but kept: at most this is resident
     std::int64_t resident_peak_bytes = 0;  ///< the most of it since the arena was opened
     std::int64_t allocations = 0;          ///< live blocks
+    std::int64_t discarded_bytes = 0;      ///< given back to the system so far, to stay in bounds
 
     bool operator==(ArenaUsage const&) const = default;
 };
@@ -122,6 +123,7 @@ class Arena {
     std::int64_t taken_peak_pages_ = 0;
     std::int64_t resident_peak_pages_ = 0;
     std::int64_t allocations_ = 0;
+    std::int64_t discarded_pages_ = 0;
     bool released_ = false;  ///< the last handle is gone: the last block takes the arena along
 };
 

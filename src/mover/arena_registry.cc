@@ -3,11 +3,11 @@
 
 #include "mover/arena_registry.h"
 
+#include "mover/arena.h"
+
 #include <array>
 #include <atomic>
 #include <mutex>
-
-#include "mover/arena.h"
 
 namespace spillway {
 

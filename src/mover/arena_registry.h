@@ -4,10 +4,10 @@
 // Which arena an address belongs to, for deleters that are given nothing but a pointer.
 #pragma once
 
+#include "base/result.h"
+
 #include <cstddef>
 #include <cstdint>
-
-#include "base/result.h"
 
 namespace spillway {
 

@@ -19,26 +19,39 @@ void* CpuDevice::try_allocate(std::int64_t size_bytes) noexcept {
     return arena_->try_allocate(size_bytes);
 }
 
-void CpuDevice::free(void* block) noexcept { arena_->free(block); }
+void CpuDevice::free(void* block) noexcept {
+    arena_->free(block);
+}
 
 std::int64_t CpuDevice::rounded(std::int64_t size_bytes) const {
     return arena_->rounded(size_bytes);
 }
 
-bool CpuDevice::owns(void const* address) const noexcept { return arena_->owns(address); }
+bool CpuDevice::owns(void const* address) const noexcept {
+    return arena_->owns(address);
+}
 
-std::int64_t CpuDevice::size_of(void const* block) const { return arena_->size_of(block); }
+std::int64_t CpuDevice::size_of(void const* block) const {
+    return arena_->size_of(block);
+}
 
 DeviceUsage CpuDevice::usage() const {
     ArenaUsage const usage = arena_->usage();
     return {
-        usage.used_bytes, usage.peak_bytes, usage.resident_bytes, usage.resident_peak_bytes,
+        usage.used_bytes,
+        usage.peak_bytes,
+        usage.resident_bytes,
+        usage.resident_peak_bytes,
         usage.allocations};
 }
 
-std::int64_t CpuDevice::take_peak() { return arena_->take_peak(); }
+std::int64_t CpuDevice::take_peak() {
+    return arena_->take_peak();
+}
 
-std::int64_t CpuDevice::limit_bytes() const { return arena_->limit_bytes(); }
+std::int64_t CpuDevice::limit_bytes() const {
+    return arena_->limit_bytes();
+}
 
 void CpuDevice::copy(void* to, void const* from, std::int64_t size_bytes, StreamId) {
     std::memcpy(to, from, static_cast<std::size_t>(size_bytes));

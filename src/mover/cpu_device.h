@@ -5,11 +5,11 @@
 // event has passed as soon as it is recorded.
 #pragma once
 
-#include <memory>
-#include <utility>
-
 #include "mover/arena.h"
 #include "mover/device.h"
+
+#include <memory>
+#include <utility>
 
 namespace spillway {
 

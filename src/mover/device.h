@@ -5,10 +5,10 @@
 // that say how far a stream has come, and copies.
 #pragma once
 
+#include "base/ids.h"
+
 #include <cstdint>
 #include <functional>
-
-#include "base/ids.h"
 
 namespace spillway {
 
@@ -67,9 +67,7 @@ class Device {
     /// Enqueues a copy of `size_bytes` on `stream`.
     ///
     /// Order   both spans stay alive until the stream has passed the copy
-    virtual void copy(
-        void* to, void const* from, std::int64_t size_bytes, StreamId stream
-    ) = 0;
+    virtual void copy(void* to, void const* from, std::int64_t size_bytes, StreamId stream) = 0;
 };
 
 }  // namespace spillway

@@ -3,10 +3,10 @@
 
 #include "mover/extent_map.h"
 
+#include "base/assert.h"
+
 #include <algorithm>
 #include <iterator>
-
-#include "base/assert.h"
 
 namespace spillway {
 
@@ -16,7 +16,7 @@ constexpr int kWarmRunsTried = 8;  ///< the largest ones: they save the most pag
 
 }  // namespace
 
-ExtentMap::ExtentMap(std::int64_t first, std::int64_t pages) {
+ExtentMap::ExtentMap(std::int64_t first, std::int64_t pages) : highest_page_(first) {
     SPILLWAY_ASSERT(first >= 0 && pages > 0, "a range has pages");
     insert(first, pages, PageState::cold);
 }
@@ -89,6 +89,7 @@ PagePlace ExtentMap::take(std::int64_t pages) {
     if (run.pages == 0) {
         return {};
     }
+    highest_page_ = std::max(highest_page_, run.first + pages);
     return {run.first, mark(run, PageState::used)};
 }
 
@@ -175,10 +176,11 @@ std::vector<PageRun> ExtentMap::cool(std::int64_t pages) {
     while (pages > 0 && !warm_.empty()) {
         auto const [largest, first] = *warm_.rbegin();
         std::int64_t const taken = std::min(pages, largest);
-        // The low end where the pages below are cold already, so that cold runs grow; else the high.
+        // The low end where the pages below are cold already, so that cold runs grow; else the
+        // high.
         auto const extent = extents_.find(first);
-        bool const low = extent != extents_.begin() &&
-                         std::prev(extent)->second.state == PageState::cold;
+        bool const low =
+            extent != extents_.begin() && std::prev(extent)->second.state == PageState::cold;
         PageRun const run{low ? first : first + largest - taken, taken};
         static_cast<void>(mark(run, PageState::cold));
         cooled.push_back(run);

@@ -49,6 +49,9 @@ class ExtentMap {
     /// to give back to the system before it takes anything else.
     [[nodiscard]] std::vector<PageRun> cool(std::int64_t pages);
 
+    /// One past the highest page that was ever taken.
+    [[nodiscard]] std::int64_t highest_page() const { return highest_page_; }
+
     /// Aborts unless extents cover the range, free neighbours are merged and the indexes agree.
     void check() const;
 
@@ -57,7 +60,7 @@ class ExtentMap {
         std::int64_t pages = 0;
         PageState state = PageState::cold;
     };
-    using Extents = std::map<std::int64_t, Extent>;          ///< by first page; they cover the range
+    using Extents = std::map<std::int64_t, Extent>;  ///< by first page; they cover the range
     using BySize = std::set<std::pair<std::int64_t, std::int64_t>>;  ///< (pages, first)
 
     [[nodiscard]] BySize& index_of(PageState state) {
@@ -71,6 +74,7 @@ class ExtentMap {
     void insert(std::int64_t first, std::int64_t pages, PageState state);
     void erase(Extents::iterator extent);
 
+    std::int64_t highest_page_;
     Extents extents_;
     BySize warm_;
     BySize cold_;

@@ -3,10 +3,10 @@
 
 #include "mover/lanes.h"
 
+#include "base/assert.h"
+
 #include <algorithm>
 #include <utility>
-
-#include "base/assert.h"
 
 namespace spillway {
 

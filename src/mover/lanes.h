@@ -5,6 +5,10 @@
 // waits for did (mover.h, Note [How commands wait]). No thread, no clock, no I/O.
 #pragma once
 
+#include "base/ids.h"
+#include "base/place.h"
+#include "base/result.h"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -14,10 +18,6 @@
 #include <span>
 #include <unordered_map>
 #include <vector>
-
-#include "base/ids.h"
-#include "base/place.h"
-#include "base/result.h"
 
 namespace spillway {
 

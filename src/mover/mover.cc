@@ -3,6 +3,10 @@
 
 #include "mover/mover.h"
 
+#include "base/assert.h"
+#include "base/units.h"
+#include "mover/lanes.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,10 +19,6 @@
 #include <thread>
 #include <unordered_map>
 #include <utility>
-
-#include "base/assert.h"
-#include "base/units.h"
-#include "mover/lanes.h"
 
 namespace spillway {
 
@@ -62,7 +62,9 @@ class Mover::Impl {
         return lanes_.under_way();
     }
     Pool pool_of(BlockId block) const;
-    bool has_completions() const noexcept { return ended_count_.load(std::memory_order_acquire) > 0; }
+    bool has_completions() const noexcept {
+        return ended_count_.load(std::memory_order_acquire) > 0;
+    }
     Device& device() { return *device_; }
     Tier* tier(Pool pool) const;
 
@@ -92,7 +94,7 @@ class Mover::Impl {
     std::unique_ptr<Tier> host_;
     std::unique_ptr<Tier> nvme_;
 
-    mutable std::mutex guard_;         ///< of what follows; never held across a call of a tier
+    mutable std::mutex guard_;          ///< of what follows; never held across a call of a tier
     std::condition_variable ended_cv_;  ///< a move ended, or the device called back
     std::condition_variable starter_cv_;
     Lanes lanes_;
@@ -114,6 +116,7 @@ Mover::Impl::~Impl() {
         dropped = lanes_.drop_waiting();
         starter_cv_.notify_all();
     }
+    dropped.clear();
     starter_.join();
     {
         Lock lock(guard_);
@@ -126,9 +129,12 @@ Mover::Impl::~Impl() {
 
 Tier* Mover::Impl::tier(Pool pool) const {
     switch (pool) {
-        case Pool::host: return host_.get();
-        case Pool::nvme: return nvme_.get();
-        case Pool::device: break;
+        case Pool::host:
+            return host_.get();
+        case Pool::nvme:
+            return nvme_.get();
+        case Pool::device:
+            break;
     }
     return nullptr;
 }
@@ -313,9 +319,7 @@ std::vector<Completion> Mover::Impl::take_completions() {
     return completions;  // the holds go with `taken`, outside the lock
 }
 
-Mover::Mover(
-    std::shared_ptr<Device> device, std::unique_ptr<Tier> host, std::unique_ptr<Tier> nvme
-)
+Mover::Mover(std::shared_ptr<Device> device, std::unique_ptr<Tier> host, std::unique_ptr<Tier> nvme)
     : impl_(std::make_unique<Impl>(std::move(device), std::move(host), std::move(nvme))) {}
 
 Mover::~Mover() = default;
@@ -324,7 +328,9 @@ Result<void> Mover::reserve(Pool pool, BlockId block, std::int64_t size_bytes) {
     return impl_->reserve(pool, block, size_bytes);
 }
 
-void Mover::release(BlockId block) noexcept { impl_->release(block); }
+void Mover::release(BlockId block) noexcept {
+    impl_->release(block);
+}
 
 Result<void*> Mover::reserve_device(std::int64_t size_bytes) {
     Device& device = impl_->device();
@@ -336,17 +342,24 @@ Result<void*> Mover::reserve_device(std::int64_t size_bytes) {
     return Error{
         Errc::out_of_memory,
         fmt::format(
-            "{} were asked for, {} of {} are left", format_size(size_bytes), format_size(left),
+            "{} were asked for, {} of {} are left",
+            format_size(size_bytes),
+            format_size(left),
             format_size(limit)
         ),
         "device"};
 }
 
-void Mover::release_device(void* bytes) noexcept { impl_->device().free(bytes); }
+void Mover::release_device(void* bytes) noexcept {
+    impl_->device().free(bytes);
+}
 
 void Mover::store(
-    CommandId fence, BlockId block, std::span<std::byte const> from,
-    std::shared_ptr<void const> hold, std::span<CommandId const> after
+    CommandId fence,
+    BlockId block,
+    std::span<std::byte const> from,
+    std::shared_ptr<void const> hold,
+    std::span<CommandId const> after
 ) {
     SPILLWAY_ASSERT(!from.empty(), "a block has at least one byte");
     Move move{.fence = fence, .block = block, .from = from, .hold = std::move(hold)};
@@ -355,7 +368,10 @@ void Mover::store(
 }
 
 void Mover::load(
-    CommandId fence, BlockId block, std::span<std::byte> to, std::shared_ptr<void const> hold,
+    CommandId fence,
+    BlockId block,
+    std::span<std::byte> to,
+    std::shared_ptr<void const> hold,
     std::span<CommandId const> after
 ) {
     SPILLWAY_ASSERT(!to.empty(), "a block has at least one byte");
@@ -364,15 +380,33 @@ void Mover::load(
     impl_->give(std::move(move));
 }
 
-bool Mover::ended(CommandId fence) const { return impl_->ended(fence); }
-std::int64_t Mover::wait(std::span<CommandId const> fences) { return impl_->wait(fences); }
-std::int64_t Mover::wait_for_any() { return impl_->wait_for_any(); }
-std::vector<Completion> Mover::take_completions() { return impl_->take_completions(); }
-bool Mover::has_completions() const noexcept { return impl_->has_completions(); }
-std::int64_t Mover::under_way() const { return impl_->under_way(); }
-Device& Mover::device() { return impl_->device(); }
-Tier* Mover::tier(Pool pool) { return impl_->tier(pool); }
-Pool Mover::pool_of(BlockId block) const { return impl_->pool_of(block); }
+bool Mover::ended(CommandId fence) const {
+    return impl_->ended(fence);
+}
+std::int64_t Mover::wait(std::span<CommandId const> fences) {
+    return impl_->wait(fences);
+}
+std::int64_t Mover::wait_for_any() {
+    return impl_->wait_for_any();
+}
+std::vector<Completion> Mover::take_completions() {
+    return impl_->take_completions();
+}
+bool Mover::has_completions() const noexcept {
+    return impl_->has_completions();
+}
+std::int64_t Mover::under_way() const {
+    return impl_->under_way();
+}
+Device& Mover::device() {
+    return impl_->device();
+}
+Tier* Mover::tier(Pool pool) {
+    return impl_->tier(pool);
+}
+Pool Mover::pool_of(BlockId block) const {
+    return impl_->pool_of(block);
+}
 
 TierCounters Mover::counters(Pool pool) const {
     Tier const* const place = impl_->tier(pool);

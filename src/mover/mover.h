@@ -5,18 +5,18 @@
 // wait for fences, and what became of them. It decides nothing.
 #pragma once
 
+#include "base/ids.h"
+#include "base/place.h"
+#include "base/result.h"
+#include "mover/device.h"
+#include "tier/tier.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
-
-#include "base/ids.h"
-#include "base/place.h"
-#include "base/result.h"
-#include "mover/device.h"
-#include "tier/tier.h"
 
 namespace spillway {
 
@@ -41,9 +41,7 @@ struct Completion {
 class Mover {
   public:
     /// `host` and `nvme` may be null: that pool does not exist. `device` is shared with the driver.
-    Mover(
-        std::shared_ptr<Device> device, std::unique_ptr<Tier> host, std::unique_ptr<Tier> nvme
-    );
+    Mover(std::shared_ptr<Device> device, std::unique_ptr<Tier> host, std::unique_ptr<Tier> nvme);
     Mover(Mover const&) = delete;
     Mover& operator=(Mover const&) = delete;
     /// Waits for what has started; what has not never starts. Hands all rooms back.
@@ -70,15 +68,21 @@ class Mover {
     /// Order   `hold` owns `from`, which stays unchanged until the fence. It is released on the
     ///         thread that takes the completion (or destroys the mover), never on one of ours
     void store(
-        CommandId fence, BlockId block, std::span<std::byte const> from,
-        std::shared_ptr<void const> hold, std::span<CommandId const> after
+        CommandId fence,
+        BlockId block,
+        std::span<std::byte const> from,
+        std::shared_ptr<void const> hold,
+        std::span<CommandId const> after
     );
 
     /// Loads the room of `block` into `to`. `after` names its store unless that has ended.
     ///
     /// Order   as `store`: `hold` owns `to`
     void load(
-        CommandId fence, BlockId block, std::span<std::byte> to, std::shared_ptr<void const> hold,
+        CommandId fence,
+        BlockId block,
+        std::span<std::byte> to,
+        std::shared_ptr<void const> hold,
         std::span<CommandId const> after
     );
 

@@ -71,6 +71,8 @@ bool SlabTable::give_back(Place place) {
     return false;
 }
 
-std::int64_t SlabTable::size_of(Place place) const { return live(place).size_bytes; }
+std::int64_t SlabTable::size_of(Place place) const {
+    return live(place).size_bytes;
+}
 
 }  // namespace spillway

@@ -48,8 +48,8 @@ class SlabTable {
     };
     [[nodiscard]] Slab const& live(Place place) const;
 
-    std::unordered_map<std::int64_t, Slab> slabs_;               ///< by page
-    std::array<std::set<std::int64_t>, kClasses> with_room_;     ///< by size / 64: pages
+    std::unordered_map<std::int64_t, Slab> slabs_;            ///< by page
+    std::array<std::set<std::int64_t>, kClasses> with_room_;  ///< by size / 64: pages
 };
 
 }  // namespace spillway

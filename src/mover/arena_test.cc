@@ -1,0 +1,316 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/arena.h"
+
+#include "base/units.h"
+#include "mover/cpu_device.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace spillway {
+namespace {
+
+constexpr std::int64_t kPage = kArenaPageBytes;
+
+std::shared_ptr<Arena> arena_of_pages(std::int64_t pages) {
+    Result<std::shared_ptr<Arena>> arena = Arena::open({.limit_bytes = pages * kPage});
+    EXPECT_TRUE(arena.ok());
+    return *arena;
+}
+
+void* block_of_pages(Arena& arena, std::int64_t pages) {
+    void* const block = arena.try_allocate(pages * kPage);
+    EXPECT_NE(block, nullptr);
+    return block;
+}
+
+TEST(ArenaTest, sizes_are_rounded_to_classes_and_pages) {
+    auto const arena = arena_of_pages(4);
+    EXPECT_EQ(arena->rounded(1), 64);
+    EXPECT_EQ(arena->rounded(64), 64);
+    EXPECT_EQ(arena->rounded(65), 128);
+    EXPECT_EQ(arena->rounded(2047), 2048);
+    EXPECT_EQ(arena->rounded(2048), 2048);
+    EXPECT_EQ(arena->rounded(2049), 4096);
+    EXPECT_EQ(arena->rounded(4096), 4096);
+    EXPECT_EQ(arena->rounded(4097), 8192);
+    EXPECT_GT(arena->rounded(std::numeric_limits<std::int64_t>::max()), 0);
+}
+
+TEST(ArenaTest, a_limit_is_kept_to_the_page) {
+    auto const arena = arena_of_pages(4);
+    EXPECT_EQ(arena->try_allocate(4 * kPage + 1), nullptr);
+    void* const most = arena->try_allocate(4 * kPage);
+    EXPECT_NE(most, nullptr);
+    EXPECT_EQ(arena->try_allocate(1), nullptr);
+    EXPECT_EQ(arena->usage().used_bytes, 4 * kPage);
+    arena->free(most);
+    EXPECT_EQ(arena->usage().used_bytes, 0);
+    EXPECT_EQ(arena->usage().allocations, 0);
+}
+
+TEST(ArenaTest, a_limit_between_pages_is_rounded_down) {
+    auto const arena = *Arena::open({.limit_bytes = 3 * kPage - 1});
+    EXPECT_EQ(arena->limit_bytes(), 2 * kPage);
+}
+
+TEST(ArenaTest, huge_sizes_are_refused) {
+    auto const arena = arena_of_pages(4);
+    auto const unlimited = *Arena::open({});
+    for (std::int64_t const size_bytes :
+         {std::numeric_limits<std::int64_t>::max(),
+          std::numeric_limits<std::int64_t>::max() - 4095,
+          std::int64_t{1} << 62,
+          std::int64_t{1} << 46}) {
+        EXPECT_EQ(arena->try_allocate(size_bytes), nullptr);
+        EXPECT_EQ(unlimited->try_allocate(size_bytes), nullptr);
+    }
+}
+
+TEST(ArenaTest, bad_options_are_refused) {
+    EXPECT_EQ(Arena::open({.limit_bytes = -1}).error().code, Errc::bad_argument);
+    EXPECT_EQ(Arena::open({.virtual_bytes = -1}).error().code, Errc::bad_argument);
+    EXPECT_EQ(Arena::open({.limit_bytes = 4095}).error().code, Errc::bad_argument);
+}
+
+TEST(ArenaTest, freed_pages_are_used_again_without_a_fault) {
+    auto const arena = arena_of_pages(8);
+    void* const first = block_of_pages(*arena, 5);
+    std::memset(first, 1, static_cast<std::size_t>(5 * kPage));
+    arena->free(first);
+    void* const again = block_of_pages(*arena, 5);
+    EXPECT_EQ(again, first);
+    EXPECT_EQ(arena->usage().discarded_bytes, 0);
+    EXPECT_EQ(arena->usage().resident_bytes, 5 * kPage);
+    EXPECT_EQ(static_cast<char*>(again)[4 * kPage], 1);  // the very page
+    arena->free(again);
+}
+
+TEST(ArenaTest, fragmentation_never_refuses_and_never_exceeds_the_limit) {
+    auto const arena = arena_of_pages(16);
+    std::vector<void*> blocks;
+    for (int i = 0; i < 16; ++i) {
+        blocks.push_back(block_of_pages(*arena, 1));
+    }
+    for (std::size_t i = 0; i < 16; i += 2) {
+        arena->free(blocks[i]);
+    }
+    void* const large = block_of_pages(*arena, 8);
+    EXPECT_EQ(arena->usage().used_bytes, 16 * kPage);
+    EXPECT_EQ(arena->usage().resident_bytes, 16 * kPage);
+    EXPECT_EQ(arena->usage().resident_peak_bytes, 16 * kPage);
+    EXPECT_EQ(arena->usage().discarded_bytes, 8 * kPage);
+    arena->free(large);
+    for (std::size_t i = 1; i < 16; i += 2) {
+        arena->free(blocks[i]);
+    }
+}
+
+TEST(ArenaTest, without_a_limit_resident_stays_at_the_most_in_use) {
+    auto const arena = *Arena::open({});
+    void* const a = block_of_pages(*arena, 4);
+    void* const b = block_of_pages(*arena, 4);
+    arena->free(a);
+    void* const c = block_of_pages(*arena, 6);  // 10 in use: the most so far
+    EXPECT_EQ(arena->usage().peak_bytes, 10 * kPage);
+    EXPECT_EQ(arena->usage().resident_bytes, 10 * kPage);
+    arena->free(b);
+    arena->free(c);
+    EXPECT_EQ(arena->usage().resident_bytes, 10 * kPage);
+}
+
+TEST(ArenaTest, small_blocks_share_a_page_and_are_counted_as_pages) {
+    auto const arena = arena_of_pages(2);
+    std::vector<void*> blocks;
+    for (int i = 0; i < 64; ++i) {
+        blocks.push_back(arena->try_allocate(33));
+        ASSERT_NE(blocks.back(), nullptr);
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(blocks.back()) % 64, 0U);
+        EXPECT_EQ(arena->size_of(blocks.back()), 64);
+    }
+    EXPECT_EQ(arena->usage().used_bytes, kPage);
+    EXPECT_EQ(arena->usage().allocations, 64);
+    for (void* const block : blocks) {
+        arena->free(block);
+    }
+    EXPECT_EQ(arena->usage().used_bytes, 0);
+}
+
+TEST(ArenaTest, a_small_block_fits_into_an_open_page_at_the_limit) {
+    auto const arena = arena_of_pages(2);
+    void* const small = arena->try_allocate(64);
+    void* const page = block_of_pages(*arena, 1);
+    void* const beside = arena->try_allocate(64);
+    EXPECT_NE(beside, nullptr);
+    EXPECT_EQ(arena->try_allocate(128), nullptr);
+    arena->free(small);
+    arena->free(page);
+    arena->free(beside);
+}
+
+TEST(ArenaTest, take_peak_starts_again_from_what_is_in_use) {
+    auto const arena = arena_of_pages(8);
+    void* const kept = block_of_pages(*arena, 1);
+    void* const passing = block_of_pages(*arena, 4);
+    arena->free(passing);
+    EXPECT_EQ(arena->take_peak(), 5 * kPage);
+    EXPECT_EQ(arena->take_peak(), 1 * kPage);
+    EXPECT_EQ(arena->usage().peak_bytes, 5 * kPage);
+    arena->reset_peak();
+    EXPECT_EQ(arena->usage().peak_bytes, 1 * kPage);
+    arena->free(kept);
+    EXPECT_EQ(arena->take_peak(), 1 * kPage);
+    EXPECT_EQ(arena->take_peak(), 0);
+}
+
+TEST(ArenaTest, a_lower_limit_gives_free_pages_back_and_refuses_until_it_is_met) {
+    auto const arena = arena_of_pages(8);
+    void* const kept = block_of_pages(*arena, 3);
+    void* const freed = block_of_pages(*arena, 5);
+    arena->free(freed);
+    EXPECT_EQ(arena->usage().resident_bytes, 8 * kPage);
+    arena->set_limit(2 * kPage);
+    EXPECT_EQ(arena->usage().resident_bytes, 3 * kPage);
+    EXPECT_EQ(arena->try_allocate(1), nullptr);
+    arena->free(kept);
+    EXPECT_EQ(arena->usage().resident_bytes, 2 * kPage);
+    void* const next = block_of_pages(*arena, 2);
+    arena->set_limit(0);
+    void* const more = block_of_pages(*arena, 100);
+    arena->free(next);
+    arena->free(more);
+}
+
+TEST(ArenaTest, trim_gives_all_free_pages_back) {
+    auto const arena = arena_of_pages(8);
+    void* const kept = block_of_pages(*arena, 1);
+    arena->free(block_of_pages(*arena, 6));
+    arena->free(arena->try_allocate(64));
+    arena->trim();
+    EXPECT_EQ(arena->usage().resident_bytes, 1 * kPage);
+    arena->free(kept);
+}
+
+TEST(ArenaTest, a_discarded_page_comes_back_empty) {
+    auto const arena = arena_of_pages(2);
+    void* const block = block_of_pages(*arena, 2);
+    std::memset(block, 1, static_cast<std::size_t>(2 * kPage));
+    arena->free(block);
+    arena->trim();
+    void* const again = block_of_pages(*arena, 2);
+    EXPECT_EQ(again, block);
+    EXPECT_EQ(static_cast<char*>(again)[kPage], 0);
+    arena->free(again);
+}
+
+TEST(ArenaTest, blocks_outlive_the_handle) {
+    auto arena = arena_of_pages(8);
+    void* const large = block_of_pages(*arena, 2);
+    void* const small = arena->try_allocate(64);
+    arena.reset();
+    std::memset(large, 1, static_cast<std::size_t>(2 * kPage));
+    std::memset(small, 1, 64);
+    ASSERT_NE(arena_of(large), nullptr);
+    EXPECT_EQ(arena_of(large)->size_of(large), 2 * kPage);
+    arena_free(large);
+    EXPECT_EQ(arena_of(small)->usage().allocations, 1);
+    arena_free(small);
+    EXPECT_EQ(arena_of(large), nullptr);
+}
+
+TEST(ArenaTest, an_address_is_found_in_its_own_arena_only) {
+    auto const a = arena_of_pages(8);
+    auto const b = arena_of_pages(8);
+    void* const in_a = block_of_pages(*a, 1);
+    void* const in_b = block_of_pages(*b, 1);
+    int on_stack = 0;
+    EXPECT_EQ(arena_of(in_a), a.get());
+    EXPECT_EQ(arena_of(in_b), b.get());
+    EXPECT_EQ(arena_of(&on_stack), nullptr);
+    EXPECT_EQ(arena_of(nullptr), nullptr);
+    EXPECT_TRUE(a->owns(in_a));
+    EXPECT_FALSE(a->owns(in_b));
+    EXPECT_FALSE(a->owns(&on_stack));
+    arena_free(in_a);
+    arena_free(in_b);
+    arena_free(nullptr);
+}
+
+TEST(ArenaTest, the_most_arenas_can_be_open_and_one_more_is_refused) {
+    std::vector<std::shared_ptr<Arena>> arenas;
+    while (true) {
+        Result<std::shared_ptr<Arena>> arena =
+            Arena::open({.limit_bytes = kPage, .virtual_bytes = 1});
+        if (!arena.ok()) {
+            EXPECT_EQ(arena.error().code, Errc::unsupported);
+            break;
+        }
+        arenas.push_back(*arena);
+        ASSERT_LE(arenas.size(), 256U);
+    }
+    EXPECT_GE(arenas.size(), 200U);
+    arenas.pop_back();
+    EXPECT_TRUE(Arena::open({.limit_bytes = kPage, .virtual_bytes = 1}).ok());
+}
+
+TEST(ArenaDeathTest, a_block_is_freed_once_and_by_its_first_byte) {
+    auto const arena = arena_of_pages(8);
+    auto* const large = static_cast<std::byte*>(block_of_pages(*arena, 2));
+    auto* const small = static_cast<std::byte*>(arena->try_allocate(64));
+    int on_stack = 0;
+    EXPECT_DEATH(arena->free(large + kPage), "no live block starts here");
+    EXPECT_DEATH(arena->free(large + 64), "no live block starts here");
+    EXPECT_DEATH(arena->free(small + 1), "no live block starts here");
+    EXPECT_DEATH(arena->free(&on_stack), "of this arena");
+    EXPECT_DEATH(arena_free(&on_stack), "no arena owns");
+    arena->free(large);
+    EXPECT_DEATH(arena->free(large), "no live block starts here");
+    arena->free(small);
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+TEST(ArenaDeathTest, use_after_free_is_found) {
+    auto const arena = arena_of_pages(8);
+    auto* const large = static_cast<char volatile*>(block_of_pages(*arena, 2));
+    auto* const small = static_cast<char volatile*>(arena->try_allocate(64));
+    auto* const neighbour = static_cast<char volatile*>(arena->try_allocate(64));
+    arena->free(const_cast<char*>(large));
+    arena->free(const_cast<char*>(small));
+    EXPECT_DEATH(large[kPage] = 1, "use-after-poison");
+    EXPECT_DEATH(small[0] = 1, "use-after-poison");
+    neighbour[0] = 1;
+    EXPECT_DEATH(neighbour[64] = 1, "use-after-poison");
+    arena->free(const_cast<char*>(neighbour));
+}
+#endif
+
+TEST(CpuDeviceTest, it_is_the_arena_seen_as_a_device) {
+    auto const device = *CpuDevice::open({.limit_bytes = 4 * kPage});
+    void* const block = device->try_allocate(2 * kPage);
+    ASSERT_NE(block, nullptr);
+    EXPECT_TRUE(device->owns(block));
+    EXPECT_EQ(device->size_of(block), 2 * kPage);
+    EXPECT_EQ(device->rounded(5000), 2 * kPage);
+    EXPECT_EQ(device->usage().used_bytes, 2 * kPage);
+    EXPECT_EQ(device->limit_bytes(), 4 * kPage);
+    EXPECT_EQ(device->try_allocate(3 * kPage), nullptr);
+    device->free(block);
+    EXPECT_EQ(device->take_peak(), 2 * kPage);
+    EXPECT_TRUE(device->passed(device->record(device->compute_stream())));
+    char const from[] = "bytes";
+    char to[sizeof(from)] = {};
+    device->copy(to, from, sizeof(from), device->copy_out_stream());
+    EXPECT_STREQ(to, "bytes");
+}
+
+TEST(CpuDeviceTest, bad_options_are_refused) {
+    EXPECT_EQ(CpuDevice::open({.limit_bytes = -1}).error().code, Errc::bad_argument);
+}
+
+}  // namespace
+}  // namespace spillway
