@@ -69,7 +69,7 @@ function(spillway_gtest name sources deps libs)
     spillway_torch_pch(spillway_${name}_test)
   endif()
   set(options ${CMAKE_SOURCE_DIR}/tools/sanitizers)
-  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 900 PROCESSORS ${processors} SKIP_RETURN_CODE 77
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 400 PROCESSORS ${processors} SKIP_RETURN_CODE 77
     WORKING_DIRECTORY ${CMAKE_BINARY_DIR}
     ENVIRONMENT "ASAN_OPTIONS=include=${options}/asan.options;UBSAN_OPTIONS=include=${options}/ubsan.options;LSAN_OPTIONS=suppressions=${options}/lsan.supp;TSAN_OPTIONS=include=${options}/tsan.options:suppressions=${options}/tsan.supp")
 endfunction()
