@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -46,7 +47,16 @@ void check_choices(TrainOptions const& options) {
     }
 }
 
-void check_nvme(std::string const& path) {
+// A file system that lives in memory moves nothing out of it.
+bool in_memory(std::string const& path) {
+    constexpr decltype(statfs::f_type) kTmpfs = 0x01021994;
+    constexpr decltype(statfs::f_type) kRamfs = 0x858458f6;
+    struct statfs status {};
+    return ::statfs(path.c_str(), &status) == 0 &&
+           (status.f_type == kTmpfs || status.f_type == kRamfs);
+}
+
+void check_nvme(std::string const& path, bool allow_memory) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) {
         refuse("--nvme", path, std::string{std::strerror(errno)} + " (it is not created)");
@@ -56,6 +66,11 @@ void check_nvme(std::string const& path) {
     }
     if (::access(path.c_str(), W_OK | X_OK) != 0) {
         refuse("--nvme", path, std::strerror(errno));
+    }
+    if (!allow_memory && in_memory(path)) {
+        refuse(
+            "--nvme", path, "memory (tmpfs), not a disk; --nvme-allow-tmpfs takes it all the same"
+        );
     }
 }
 
@@ -82,7 +97,7 @@ void check_output(char const* flag, std::string const& path) {
 
 void check_paths(TrainOptions const& options) {
     if (!options.nvme.empty()) {
-        check_nvme(options.nvme);
+        check_nvme(options.nvme, options.nvme_allow_tmpfs);
     }
     if (!options.json.empty()) {
         check_output("--json", options.json);

@@ -53,7 +53,7 @@ class Run {
 
     int go() {
         warm();
-        budget_.open();
+        open_budget();
         int code = kFailed;
         try {
             code = train();
@@ -77,6 +77,22 @@ class Run {
         budget_.prepare();
         warm_up(prepared_.shape.style, options_.precision);
         results_.baseline_rss_bytes = resident_bytes();
+    }
+
+    // What a session refuses is a budget or the place of a tier; the user's own words go in front.
+    void open_budget() {
+        try {
+            budget_.open();
+        } catch (std::invalid_argument const& failure) {
+            std::string const line = first_line(failure.what());
+            bool const of_place =
+                !options_.nvme.empty() && line.find(options_.nvme) != std::string::npos;
+            throw BadValue(
+                (of_place ? "--nvme " + options_.nvme
+                          : "--device-budget " + options_.device_budget_typed) +
+                ": " + line
+            );
+        }
     }
 
     int train() {
@@ -244,8 +260,6 @@ int run_training(TrainOptions const& options, Budget& budget) {
         return run.go();
     } catch (BadValue const& failure) {
         return refused(kBadValue, failure.what());
-    } catch (std::invalid_argument const& failure) {
-        return refused(kBadValue, first_line(failure.what()));
     } catch (std::exception const& failure) {
         return refused(kFailed, first_line(failure.what()));
     }
