@@ -44,7 +44,7 @@ preflight() {
     local missing
     missing=$(missing_packages "$@")
     if [[ -n $missing ]] && ! { command -v apt-get && root_command; } >/dev/null; then
-        printf 'Debian packages are missing, and installing them needs root: `apt-get install -y %s`' "$missing"
+        printf 'Debian packages are missing, and installing them needs root: `apt-get update && apt-get install -y %s`' "$missing"
         return 2
     fi
 }
@@ -59,7 +59,7 @@ packages() {
     # shellcheck disable=SC2086  # both are lists of words
     if ! { $root apt-get update -qq &&
         $root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing; } >&2; then
-        die "Debian packages could not be installed; run: \`apt-get install -y $missing\`"
+        die "Debian packages could not be installed; run: \`apt-get update && apt-get install -y $missing\`"
     fi
 }
 
