@@ -218,7 +218,8 @@ void Executor::Impl::take(Failed const& event) {
     }
     switch (flight.work) {
         case Work::reserve_away:
-            return;  // its store fails with it
+            value->has_room = false;  // its store fails with it
+            return;
         case Work::store:
             store_failed(flight.value, *value, event);
             return;

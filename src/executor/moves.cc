@@ -74,6 +74,7 @@ bool Executor::Impl::start_store(ValueId id, bool anywhere) {
         flights_[store.id] = {Work::store, id};
         values_.alter(id, *value, [&](Value& v) {
             v.away = Away::storing;
+            v.has_room = true;
             v.block = block;
             v.pool = pool;
             v.store_fence = store.id;
@@ -236,11 +237,13 @@ void Executor::Impl::release_block(Value const& value) {
     if (value.away == Away::none) {
         return;
     }
-    Command& release = say(CommandKind::release, store_lane(value.pool));
-    release.block = value.block;
-    release.pool = value.pool;
-    release.size_bytes = value.size_bytes;
     ledger_.give(value.pool, value.size_bytes);
+    if (value.has_room) {
+        Command& release = say(CommandKind::release, store_lane(value.pool));
+        release.block = value.block;
+        release.pool = value.pool;
+        release.size_bytes = value.size_bytes;
+    }
 }
 
 /// A value that nothing refers to: gives back its block and, on its way back, its device room.

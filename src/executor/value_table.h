@@ -32,6 +32,7 @@ struct Value {
     Away away = Away::none;
     BlockId block{};
     Pool pool = Pool::host;
+    bool has_room = false;  ///< the tier granted the block's room
     CommandId store_fence{};
     CommandId load_fence{};
     bool load_ended = true;

@@ -20,6 +20,10 @@ Result<void> Loop::execute(std::vector<Command> const& commands) {
             outcome = std::move(one);
         }
     }
+    if (!commands.empty()) {
+        std::lock_guard const lock(mutex_);
+        (void)usage();  // what the reply freed is not in the peak that the next event tells
+    }
     return outcome;
 }
 

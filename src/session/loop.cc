@@ -171,13 +171,15 @@ Result<void> Loop::make_room(std::int64_t size_bytes, std::vector<ValueId> sole)
     std::vector<Command> commands;
     {
         std::lock_guard const lock(mutex_);
-        if (!sole.empty()) {
-            commands = post(Point{std::move(sole), usage()});
-        }
+        std::int64_t const used_before = device_->usage().used_bytes;
+        commands = sole.empty() ? std::vector<Command>{} : post(Point{std::move(sole), usage()});
         take_queued(commands);
-        Usage now = usage();
-        if (now.used_bytes + size_bytes > options_.executor.device_bytes) {
-            tell(Short{size_bytes, now}, commands);
+        Usage const now = usage();
+        std::int64_t const room = device_->limit_bytes() - now.used_bytes;
+        bool const came_free = now.used_bytes < used_before;
+        if (!came_free || room < size_bytes) {
+            // It did not fit, so what is missing is at least a byte, however the device rounds.
+            tell(Short{std::max(size_bytes, room + 1), now}, commands);
         }
     }
     return execute(commands);

@@ -9,7 +9,6 @@
 
 #include <ATen/SavedTensorHooks.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/graph_task.h>
 
 #include <mutex>
 #include <type_traits>
@@ -70,12 +69,10 @@ class DelegatingEngine final : public HandsOnNodeHooks<Engine> {
     }
 
   private:
-    /// Not while tracing, not under hooks that Python pushed after us (checkpoint does), and not
-    /// inside a backward: what that saves stays plain autograd's.
+    /// Not while tracing, and not under hooks that Python pushed after us (checkpoint does).
     static bool ours_to_save(Recorder const& recorder) {
         auto const& python = at::SavedTensorDefaultHooks::get_tls_state();
-        return !python.is_tracing && python.stack.size() <= recorder.python_hooks &&
-               torch::autograd::get_current_graph_task_id() == -1;
+        return !python.is_tracing && python.stack.size() <= recorder.python_hooks;
     }
 };
 

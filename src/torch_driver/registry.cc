@@ -131,6 +131,20 @@ at::Tensor Registry::tensor_of(SavedHook const& hook) const {
     return hook.kept_;
 }
 
+at::Tensor Registry::shape_of(SavedHook const& hook) const {
+    std::lock_guard const lock(mutex_);
+    if (hook.kept_.defined()) {
+        return hook.kept_;
+    }
+    c10::DataPtr nothing(nullptr, c10::Device(c10::kCPU));
+    return view_of(
+        c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+            c10::StorageImpl::use_byte_size_t(), 0, std::move(nothing), nullptr, false
+        )),
+        hook.geometry_
+    );
+}
+
 /// Only our aliases refer to the storage. Called with the mutex held.
 bool Registry::is_sole(Entry const& entry) const {
     return entry.storage != nullptr &&
@@ -230,6 +244,7 @@ void Registry::bind(ValueId value, void* memory) {
         c10::StorageImpl::use_byte_size_t(), entry.storage_bytes, std::move(data), nullptr, false
     ));
     entry.storage = storage.unsafeGetStorageImpl();
+    value_of_.insert_or_assign(entry.storage, value);  // a backward that records may save it again
     for (SavedHook* const hook : entry.hooks) {
         hook->kept_ = view_of(storage, hook->geometry_);
         // Writes to what backward is given must be seen by a second unpack.

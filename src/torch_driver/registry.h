@@ -41,6 +41,9 @@ class Registry final : public Driver {
     /// The tensor that a hook stands for; undefined while the value is away.
     [[nodiscard]] at::Tensor tensor_of(SavedHook const& hook) const;
 
+    /// A tensor of the saved one's type and sizes, whose bytes may be missing.
+    [[nodiscard]] at::Tensor shape_of(SavedHook const& hook) const;
+
     /// Values that only saved tensors hold now and that were not reported so before. Looks at
     /// `at_most` candidates, oldest first.
     [[nodiscard]] std::vector<ValueId> newly_sole(std::size_t at_most);

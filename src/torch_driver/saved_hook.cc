@@ -4,14 +4,13 @@
 #include "torch_driver/saved_hook.h"
 
 #include "torch_driver/torch_session.h"
+#include "torch_driver/written_in_place.h"
 
 #include <ATen/SequenceNumber.h>
-#include <c10/util/Exception.h>
 #include <c10/util/Type.h>
-#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <sstream>
 #include <string>
 
 namespace spillway {
@@ -24,18 +23,7 @@ Origin origin_of(at::Tensor const& tensor) {
         return {};
     }
     torch::autograd::Node const& node = *meta->grad_fn_;
-    return {&typeid(node), meta->output_nr_};
-}
-
-/// What torch calls the tensor: "torch.FloatTensor [2, 3]".
-std::string described(at::Tensor const& tensor, Geometry const& geometry) {
-    std::ostringstream out;
-    if (tensor.defined()) {
-        out << tensor.toString() << ' ' << tensor.sizes();
-    } else {
-        out << geometry.dtype.name() << " tensor " << c10::IntArrayRef(geometry.sizes);
-    }
-    return out.str();
+    return {&typeid(node), meta->output_nr_, node.sequence_nr()};
 }
 
 }  // namespace
@@ -59,13 +47,14 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
     version_ = torch::autograd::impl::version_counter(tensor);
     saved_version_ = version_.current_version();
     kept_ = at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(version_, false));
+    original_ = WeakTensor(tensor.getIntrusivePtr());
+    origin_ = origin_of(tensor);
+    // The node that saves has just taken its number; a tensor of that node is its own output.
+    is_output_ = origin_.number + 1 == at::sequence_number::peek() && origin_.node != nullptr;
     session_->count_saved();
     if (session_->registry().eligible(tensor)) {
-        origin_ = origin_of(tensor);
         node_number_ = at::sequence_number::peek();
         session_->save(*this);
-    } else if (tensor.grad_fn() != nullptr) {
-        origin_ = origin_of(tensor);
     }
 }
 
@@ -79,22 +68,17 @@ void SavedHook::check_version() const {
     if (now == saved_version_) {
         return;
     }
-    std::ostringstream words;
-    words << "one of the variables needed for gradient computation has been modified by an "
-             "inplace operation: ["
-          << described(kept_, geometry_) << "]";
-    if (origin_.node != nullptr) {
-        words << ", which is output " << origin_.output << " of " << origin_.name() << ",";
+    at::Tensor const like = value_.valid() ? session_->registry().shape_of(*this) : kept_;
+    at::Tensor const original(original_.lock());
+    if (is_output_) {
+        // Plain autograd names the node that saved its own output: the one that runs now.
+        raise_written_in_place(
+            like, saved_version_, now, torch::autograd::get_current_node(), origin_.output
+        );
     }
-    words << " is at version " << now << "; expected version " << saved_version_ << " instead.";
-    words
-        << (torch::autograd::AnomalyMode::is_enabled()
-                ? " Hint: the backtrace further above shows the operation that failed to compute "
-                  "its gradient. The variable in question was changed in there or anywhere later. "
-                  "Good luck!"
-                : " Hint: enable anomaly detection to find the operation that failed to compute "
-                  "its gradient, with torch.autograd.set_detect_anomaly(True).");
-    TORCH_CHECK(false, words.str());
+    NodePtr const node = original.defined() ? original.grad_fn() : NodePtr();
+    auto const output = original.defined() ? original.output_nr() : 0;
+    raise_written_in_place(like, saved_version_, now, node, static_cast<std::uint32_t>(output));
 }
 
 }  // namespace spillway

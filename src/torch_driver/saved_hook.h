@@ -21,11 +21,14 @@ namespace spillway {
 
 class TorchSession;
 
+using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
 /// Which node made the tensor, for messages and slots: names are made only when asked for, because
 /// that costs more than all the rest.
 struct Origin {
     std::type_info const* node = nullptr;  ///< null: made outside the graph
     std::uint32_t output = 0;
+    std::uint64_t number = 0;  ///< the node's sequence number
 
     /// "AddmmBackward0", or "input".
     [[nodiscard]] std::string name() const;
@@ -72,7 +75,9 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     at::Tensor kept_;                        ///< detached alias; undefined while the value is away
     c10::VariableVersion version_;           ///< shared with the saved tensor and its views
     std::uint32_t saved_version_ = 0;
+    WeakTensor original_{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
     Origin origin_;
+    bool is_output_ = false;         ///< of the very node that saves it
     std::uint64_t node_number_ = 0;  ///< sequence number of the node that saves
     ValueId value_;                  ///< invalid: passed through
     Geometry geometry_;              ///< filled when the alias goes

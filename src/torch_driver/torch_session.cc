@@ -71,10 +71,6 @@ std::unordered_map<std::uint64_t, std::size_t> rank_of_nodes() {
 }  // namespace
 
 Result<std::shared_ptr<TorchSession>> TorchSession::open(SessionOptions const& options) {
-    Result<ChooserKind> const chooser = parse_chooser(options.policy);
-    if (!chooser.ok()) {
-        return chooser.error();
-    }
     Result<std::unique_ptr<Tier>> host = open_host(options.host_budget_bytes);
     if (!host.ok()) {
         return host.error();
@@ -82,6 +78,16 @@ Result<std::shared_ptr<TorchSession>> TorchSession::open(SessionOptions const& o
     Result<std::unique_ptr<Tier>> nvme = open_nvme(options);
     if (!nvme.ok()) {
         return nvme.error();
+    }
+    return open_on(options, std::move(*host), std::move(*nvme));
+}
+
+Result<std::shared_ptr<TorchSession>> TorchSession::open_on(
+    SessionOptions const& options, std::unique_ptr<Tier> host, std::unique_ptr<Tier> nvme
+) {
+    Result<ChooserKind> const chooser = parse_chooser(options.policy);
+    if (!chooser.ok()) {
+        return chooser.error();
     }
     Result<std::shared_ptr<CpuDevice>> device =
         CpuDevice::open({.limit_bytes = options.device_budget_bytes});
@@ -91,11 +97,11 @@ Result<std::shared_ptr<TorchSession>> TorchSession::open(SessionOptions const& o
     LoopOptions loop;
     loop.executor = {
         .chooser = *chooser,
-        .device_bytes = options.device_budget_bytes,
-        .host_bytes = *host == nullptr ? 0 : (*host)->capacity_bytes(),
-        .nvme_bytes = *nvme == nullptr ? 0 : (*nvme)->capacity_bytes()};
+        .device_bytes = (*device)->limit_bytes(),
+        .host_bytes = host == nullptr ? 0 : host->capacity_bytes(),
+        .nvme_bytes = nvme == nullptr ? 0 : nvme->capacity_bytes()};
     loop.record_events = options.record_events;
-    auto mover = std::make_unique<Mover>(*device, std::move(*host), std::move(*nvme));
+    auto mover = std::make_unique<Mover>(*device, std::move(host), std::move(nvme));
     std::int64_t const floor =
         options.min_value_bytes < 0 ? kMinValueBytes : options.min_value_bytes;
     std::shared_ptr<TorchSession> session(

@@ -27,6 +27,10 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
   public:
     /// Fails   Errc::bad_argument, Errc::io, Errc::out_of_memory, with one line
     [[nodiscard]] static Result<std::shared_ptr<TorchSession>> open(SessionOptions const& options);
+    /// The same on tiers of the caller's; either may be null.
+    [[nodiscard]] static Result<std::shared_ptr<TorchSession>> open_on(
+        SessionOptions const& options, std::unique_ptr<Tier> host, std::unique_ptr<Tier> nvme
+    );
     ~TorchSession();
 
     TorchSession(TorchSession const&) = delete;

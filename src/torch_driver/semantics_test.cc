@@ -1,0 +1,492 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What autograd promises, kept under a cap that moves nearly everything: each case compares with
+// plain autograd bit by bit, or raises where plain autograd raises.
+
+#include "base/units.h"
+#include "executor/event_log.h"
+#include "tier/faulty_tier.h"
+#include "tier/memory_tier.h"
+#include "torch_driver/allocator.h"
+#include "torch_driver/engine.h"
+#include "torch_driver/torch_session.h"
+
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace spillway {
+namespace {
+
+using torch::Tensor;
+using Tensors = std::vector<Tensor>;
+
+constexpr std::int64_t kRows = 256;
+constexpr std::int64_t kWidth = 256;  // a value of 256 KiB
+
+/// A session whose cap holds a handful of values, over a tier that tests can break.
+struct Rig {
+    explicit Rig(
+        std::int64_t limit_bytes = 3_MiB,
+        std::vector<Fault> faults = {},
+        std::string policy = "online",
+        std::string log = {}
+    ) {
+        auto faulty =
+            std::make_unique<FaultyTier>(std::make_unique<MemoryTier>(256_MiB), std::move(faults));
+        tier = faulty.get();
+        SessionOptions options;
+        options.device_budget_bytes = limit_bytes;
+        options.min_value_bytes = 1024;
+        options.policy = std::move(policy);
+        options.record_events = std::move(log);
+        session = TorchSession::open_on(options, nullptr, std::move(faulty)).value();
+        allocate_from(session, false);
+    }
+
+    /// Runs `body` with its saved tensors recorded.
+    template <typename Body>
+    auto record(Body&& body) {
+        Recorder const outer =
+            std::exchange(thread_recorder(), Recorder{session, python_hook_depth()});
+        struct Restore {
+            Recorder outer;
+            ~Restore() { thread_recorder() = outer; }
+        } const restore{outer};
+        return body();
+    }
+
+    void own(Tensors const& tensors) { session->registry().own(tensors); }
+
+    /// Nothing lives any more: no value, no room, no byte.
+    void expect_clean() {
+        session->loop().settle();
+        EXPECT_EQ(session->loop().ledger(), LedgerView{});
+        EXPECT_EQ(tier->counters().used_bytes, 0);
+    }
+
+    std::shared_ptr<TorchSession> session;
+    FaultyTier* tier = nullptr;
+};
+
+Tensor leaf(std::int64_t seed, std::vector<std::int64_t> sizes = {kRows, kWidth}) {
+    torch::manual_seed(static_cast<std::uint64_t>(seed));
+    return torch::randn(sizes).requires_grad_();
+}
+
+/// Twelve saved values in a chain: more than the cap holds.
+Tensor chain(Tensor x) {
+    for (int i = 0; i < 12; ++i) {
+        x = torch::sin(x * 1.01 + 0.1);
+    }
+    return x;
+}
+
+/// Runs `program` plainly and recorded, each on fresh leaves, and compares what it returns.
+void expect_like_plain(
+    std::function<Tensors(std::function<Tensor(std::function<Tensor()>)>)> const& program,
+    std::int64_t limit_bytes = 3_MiB
+) {
+    Tensors const expected = program([](auto const& body) { return body(); });
+    Tensors actual;
+    Rig rig(limit_bytes);
+    actual = program([&](auto const& body) { return rig.record(body); });
+    ASSERT_EQ(expected.size(), actual.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(torch::equal(expected[i], actual[i]))
+            << "result " << i << ": " << expected[i].ne(actual[i]).sum().item<std::int64_t>()
+            << " of " << expected[i].numel() << " elements differ";
+    }
+    EXPECT_TRUE(limit_bytes > 16_MiB || rig.session->report().stored_bytes > 0) << "moved nothing";
+    actual.clear();
+    rig.expect_clean();
+}
+
+TEST(Semantics, a_chain_gives_the_plain_gradient) {
+    expect_like_plain([](auto const& record) {
+        Tensor x = leaf(1);
+        Tensor y = record([&] { return chain(x).sum(); });
+        y.backward();
+        return Tensors{y.detach(), x.grad()};
+    });
+}
+
+TEST(Semantics, retain_graph_gives_the_same_gradient_again) {
+    expect_like_plain([](auto const& record) {
+        Tensor x = leaf(2);
+        Tensor y = record([&] { return chain(x).sum(); });
+        y.backward({}, true);
+        Tensor const once = x.grad().clone();
+        y.backward({}, true);
+        y.backward();
+        return Tensors{once, x.grad()};
+    });
+}
+
+TEST(Semantics, double_backward_gives_the_second_derivative) {
+    // What the first backward saves for the second is recorded where backward runs in a recording,
+    // and plain autograd's own (and stays) where it does not.
+    for (bool const inside : {true, false}) {
+        expect_like_plain(
+            [&](auto const& record) {
+                Tensor x = leaf(3);
+                Tensor y = record([&] { return chain(x).sum(); });
+                auto differentiate = [&] {
+                    return torch::autograd::grad({y}, {x}, {}, true, true)[0];
+                };
+                Tensor const first = inside ? record(differentiate) : differentiate();
+                Tensor const second = torch::autograd::grad({first.pow(2).sum()}, {x})[0];
+                return Tensors{first.detach(), second};
+            },
+            inside ? 4_MiB : 24_MiB
+        );
+    }
+}
+
+TEST(Semantics, several_graphs_live_at_once_and_end_in_any_order) {
+    expect_like_plain([](auto const& record) {
+        Tensor x = leaf(4);
+        Tensors ys;
+        for (int i = 0; i < 3; ++i) {
+            ys.push_back(record([&] { return chain(x + i).sum(); }));
+        }
+        ys[1].backward();
+        ys[0].backward();
+        ys[2].backward();
+        return Tensors{x.grad()};
+    });
+}
+
+TEST(Semantics, views_and_expanded_and_transposed_tensors_come_back_as_they_were) {
+    expect_like_plain([](auto const& record) {
+        Tensor x = leaf(5);
+        Tensor y = record([&] {
+            Tensor const a = chain(x);
+            Tensor const cut = a.narrow(1, 3, 100).t();
+            Tensor const wide = a.select(0, 5).expand({64, kWidth});
+            Tensor const stepped = a.slice(0, 1, kRows, 3);
+            return torch::sin(cut).sum() + (wide * wide).sum() + torch::exp(stepped).mean() +
+                   chain(a).sum();
+        });
+        y.backward();
+        return Tensors{y.detach(), x.grad()};
+    });
+}
+
+TEST(Semantics, one_tensor_saved_by_many_nodes_moves_once) {
+    Rig rig;
+    Tensor x = leaf(6);
+    Tensor y = rig.record([&] {
+        Tensor const a = chain(x);
+        return (a * a).sum() + torch::sin(a).sum() + torch::exp(a).sum() + chain(a).sum();
+    });
+    y.backward();
+    Report const report = rig.session->report();
+    EXPECT_LE(report.stored_bytes, report.saved_bytes);
+    EXPECT_LT(report.saved_values, report.saved_tensors);
+    y = Tensor();
+    rig.expect_clean();
+}
+
+TEST(Semantics, unused_branches_and_partial_inputs) {
+    expect_like_plain([](auto const& record) {
+        Tensor x = leaf(7);
+        Tensor z = leaf(8);
+        Tensor unused;
+        Tensor y = record([&] {
+            unused = chain(z);
+            return (chain(x) * chain(z)).sum();
+        });
+        Tensor const only = torch::autograd::grad({y}, {z})[0];
+        return Tensors{only};
+    });
+}
+
+TEST(Semantics, graphs_dropped_without_backward_leave_nothing) {
+    Rig rig;
+    for (int i = 0; i < 5; ++i) {
+        Tensor x = leaf(9 + i);
+        Tensor y = rig.record([&] { return chain(x).sum(); });
+    }
+    rig.expect_clean();
+    EXPECT_EQ(rig.session->report().device_bytes, 0);
+}
+
+TEST(Semantics, an_exception_in_mid_forward_leaves_nothing) {
+    Rig rig;
+    for (int i = 0; i < 3; ++i) {
+        Tensor x = leaf(20 + i);
+        EXPECT_THROW(
+            rig.record([&]() -> Tensor {
+                Tensor y = chain(x);
+                throw std::runtime_error("in the middle");
+            }),
+            std::runtime_error
+        );
+    }
+    rig.expect_clean();
+}
+
+TEST(Semantics, backward_after_the_session_object_is_gone) {
+    Tensor x = leaf(30);
+    Tensor plain = chain(x).sum();
+    plain.backward();
+    Tensor const expected = x.grad().clone();
+    x.mutable_grad() = Tensor();
+    Tensor y;
+    {
+        Rig rig;
+        y = rig.record([&] { return chain(x).sum(); });
+    }
+    y.backward();
+    EXPECT_TRUE(torch::equal(expected, x.grad()));
+}
+
+TEST(Semantics, tied_and_transposed_weights_are_never_moved) {
+    Rig rig;
+    Tensor weight = leaf(31);
+    rig.own({weight});
+    Tensor x = leaf(32);
+    Tensor y = rig.record([&] {
+        Tensor const a = torch::mm(x, weight);
+        return torch::mm(a, weight.t()).sum();
+    });
+    y.backward();
+    EXPECT_EQ(rig.session->report().saved_values, 2);  // x and a
+}
+
+TEST(Semantics, odd_tensors_pass_through_untouched) {
+    expect_like_plain([](auto const& record) {
+        Tensor x = leaf(33);
+        Tensor y = record([&] {
+            Tensor const a = chain(x);
+            Tensor const index = torch::arange(0, kRows, 2);
+            Tensor const sparse = torch::sparse_coo_tensor(
+                torch::tensor({{0, 1}, {1, 0}}), torch::tensor({1.0F, 2.0F}), {kRows, kRows}
+            );
+            Tensor const z = torch::view_as_complex(a.reshape({kRows, kWidth / 2, 2}));
+            Tensor const conjugate = (z * z.conj()).sum();
+            return a.index_select(0, index).sum() + torch::mm(sparse, a).sum() +
+                   torch::real(conjugate) + torch::empty({0, 4}).sin().sum() + chain(a).sum();
+        });
+        y.backward();
+        return Tensors{y.detach(), x.grad()};
+    });
+}
+
+/// Writes in place to a tensor that a node saved, then runs backward: what does it say?
+std::string words_after_write(
+    std::function<Tensor(std::function<Tensor()>)> const& record, bool moved, bool small
+) {
+    Tensor x = leaf(
+        40, small ? std::vector<std::int64_t>{2, 3} : std::vector<std::int64_t>{kRows, kWidth}
+    );
+    Tensor saved;
+    Tensor y = record([&] {
+        saved = x * 2;
+        Tensor out = (saved * saved).sum();
+        return moved ? out + chain(leaf(41)).sum() : out;
+    });
+    saved.add_(1);
+    try {
+        y.backward();
+    } catch (c10::Error const& error) {
+        return error.what_without_backtrace();
+    }
+    return "nothing was raised";
+}
+
+TEST(Semantics, a_write_in_place_raises_the_words_of_plain_autograd) {
+    for (bool const moved : {false, true}) {
+        for (bool const small : {false, true}) {
+            std::string const expected =
+                words_after_write([](auto const& body) { return body(); }, moved, small);
+            Rig rig;
+            std::string const actual =
+                words_after_write([&](auto const& body) { return rig.record(body); }, moved, small);
+            EXPECT_EQ(expected, actual);
+            EXPECT_NE(actual.find("modified by an inplace operation"), std::string::npos);
+        }
+    }
+}
+
+TEST(Semantics, a_write_after_the_value_left_raises_too) {
+    Rig rig;
+    Tensor x = leaf(42);
+    Tensor view;
+    Tensor y = rig.record([&] {
+        Tensor const a = x * 2;
+        view = a.detach();  // keeps the version counter and the storage
+        Tensor const out = (a * a).sum();
+        return out + chain(leaf(43)).sum();
+    });
+    view.mul_(3);
+    EXPECT_THROW(y.backward(), c10::Error);
+}
+
+TEST(Semantics, a_custom_function_saves_and_finds_its_tensors) {
+    struct Cube : torch::autograd::Function<Cube> {
+        static Tensor forward(torch::autograd::AutogradContext* context, Tensor const& x) {
+            Tensor const square = x * x;
+            context->save_for_backward({x, square});
+            return square * x;
+        }
+        static torch::autograd::variable_list backward(
+            torch::autograd::AutogradContext* context, torch::autograd::variable_list gradient
+        ) {
+            auto const saved = context->get_saved_variables();
+            return {gradient[0] * (saved[1] + 2 * saved[0] * saved[0])};
+        }
+    };
+    expect_like_plain([](auto const& record) {
+        Tensor x = leaf(44);
+        Tensor y = record([&] { return chain(Cube::apply(x)).sum(); });
+        y.backward();
+        return Tensors{x.grad()};
+    });
+}
+
+TEST(Semantics, other_threads_are_not_recorded) {
+    Rig rig;
+    Tensor x = leaf(45);
+    rig.record([&] {
+        std::int64_t const before = rig.session->report().saved_tensors;
+        std::thread other([&] { chain(x).sum().backward(); });
+        other.join();
+        EXPECT_EQ(rig.session->report().saved_tensors, before);
+        return Tensor();
+    });
+}
+
+TEST(Semantics, a_backward_within_a_recording_is_right) {
+    expect_like_plain([](auto const& record) {
+        Tensor x = leaf(46);
+        record([&] {
+            chain(x).sum().backward();
+            return Tensor();
+        });
+        return Tensors{x.grad()};
+    });
+}
+
+TEST(Semantics, a_write_in_place_before_the_save_is_no_fault) {
+    expect_like_plain([](auto const& record) {
+        Tensor x = leaf(47);
+        Tensor y = record([&] {
+            Tensor a = x * 2;
+            a.add_(1);
+            a = torch::sin(a);
+            a.mul_(2);
+            return chain(a).sum();
+        });
+        y.backward();
+        return Tensors{x.grad()};
+    });
+}
+
+TEST(Semantics, autocast_casts_come_back) {
+    expect_like_plain([](auto const& record) {
+        Tensor x = leaf(48);
+        Tensor weight = leaf(49);
+        Tensor y = record([&] {
+            at::autocast::set_autocast_enabled(at::kCPU, true);
+            at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+            Tensor a = x;
+            for (int i = 0; i < 12; ++i) {
+                a = torch::gelu(torch::mm(a, weight) * 0.1);
+            }
+            at::autocast::clear_cache();
+            at::autocast::set_autocast_enabled(at::kCPU, false);
+            return a.to(torch::kFloat).sum();
+        });
+        y.backward();
+        return Tensors{x.grad(), weight.grad()};
+    });
+}
+
+TEST(Semantics, a_flipped_bit_stops_backward_and_names_the_tensor) {
+    Rig rig(3_MiB, {{.kind = Fault::Kind::flip, .way = Direction::load, .first = 2, .count = 1}});
+    Tensor x = leaf(50);
+    Tensor y = rig.record([&] { return chain(chain(x)).sum(); });
+    try {
+        y.backward();
+        FAIL() << "a corrupt block went unnoticed";
+    } catch (c10::Error const& error) {
+        std::string const words = error.what_without_backtrace();
+        EXPECT_NE(words.find("the saved tensor [256, 256] float of"), std::string::npos) << words;
+    }
+    y = Tensor();
+    rig.expect_clean();
+}
+
+TEST(Semantics, a_full_tier_is_clear_and_nothing_is_lost) {
+    Rig rig(3_MiB, {{.kind = Fault::Kind::full, .first = 4, .count = Fault::kForever}});
+    Tensor x = leaf(51);
+    EXPECT_THROW(
+        rig.record([&]() -> Tensor { return chain(chain(chain(x))).sum(); }), c10::OutOfMemoryError
+    );
+    rig.expect_clean();
+    Tensor y = rig.record([&] { return (x * 2).sum(); });  // trains on where it can
+    y.backward();
+    EXPECT_TRUE(torch::equal(x.grad(), torch::full_like(x, 2)));
+}
+
+TEST(Semantics, any_plan_gives_the_plain_gradients) {
+    auto program = [](auto const& record) {
+        Tensor x = leaf(52);
+        Tensor y = record([&] { return chain(chain(x)).sum(); });
+        y.backward();
+        return Tensors{x.grad()};
+    };
+    Tensors const expected = program([](auto const& body) { return body(); });
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        Plan plan;
+        std::mt19937_64 random(seed);
+        for (std::int32_t i = 0; i < 30; ++i) {
+            for (char const* const producer : {"AddBackward0", "SinBackward0", "input"}) {
+                auto const kind = random() % 2 == 0 ? FateKind::keep : FateKind::move;
+                if (random() % 3 != 0) {
+                    plan.fates[{producer, 0, i}] = {kind, Pool::nvme};
+                }
+            }
+        }
+        Rig rig(3_MiB, {}, "planned");
+        rig.session->loop().plan(plan);
+        Tensors actual = program([&](auto const& body) { return rig.record(body); });
+        EXPECT_TRUE(torch::equal(expected[0], actual[0])) << "seed " << seed;
+        actual.clear();
+        rig.expect_clean();
+    }
+}
+
+TEST(Semantics, a_real_runs_event_log_replays_to_the_same_commands) {
+    std::string const path = std::filesystem::path(SPILLWAY_BINARY_DIR) / "semantics_test.events";
+    {
+        Rig rig(3_MiB, {}, "online", path);
+        for (int step = 0; step < 4; ++step) {
+            rig.session->loop().begin_step(step);
+            rig.session->loop().phase(Phase::forward);
+            Tensor x = leaf(60 + step);
+            Tensor y = rig.record([&] { return chain(chain(x)).sum(); });
+            rig.session->loop().phase(Phase::backward);
+            y.backward();
+        }
+    }
+    std::ifstream stream(path);
+    Result<ReplayOutcome> const outcome = replay(stream);
+    ASSERT_TRUE(outcome.ok()) << outcome.error().message();
+    EXPECT_TRUE(outcome->identical) << outcome->difference;
+    EXPECT_GT(outcome->commands, 100);
+}
+
+}  // namespace
+}  // namespace spillway
