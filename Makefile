@@ -57,7 +57,7 @@ build: packages ## Build everything as users run it; leaves build/bin/spillway a
 
 .PHONY: demo
 demo: build ## Train under a third of the memory that plain training takes; one table, ./demo.json
-	@python3 bench/demo.py --build $(torch_folder)
+	@python3 tools/demo.py --build $(torch_folder)
 
 .PHONY: test
 test: ## Everything that CI runs; seconds by part; last line: N passed, N failed

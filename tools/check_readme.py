@@ -5,13 +5,15 @@
 
 In blocks fenced as sh, a line that starts with build/bin/spillway is run from the root of the tree
 and must exit 0; `# not run` at its end leaves it out, and a backslash continues it. Links to files
-of the tree must lead somewhere, in every page of docs/ as well.
+of the tree must lead somewhere, in every page of docs/ as well. What README mentions is checked by
+tests/end_to_end/readme_test.py, which runs here, too.
 """
 
 import pathlib
 import re
 import subprocess
 import sys
+import unittest
 
 import counts
 import sources
@@ -54,9 +56,18 @@ def run(line: str) -> str | None:
     return f"README.md: exit code {done.returncode}: {line}\n{(done.stdout + done.stderr)[-2000:]}"
 
 
+def mentions() -> tuple[counts.Counts, list[str]]:
+    """The cases of readme_test.py."""
+    folder = sources.ROOT / "tests/end_to_end"
+    suite = unittest.TestLoader().discover(str(folder), pattern="readme_test.py", top_level_dir=str(folder))
+    result = unittest.TestResult()
+    suite.run(result)
+    bad = [f"{test}: {text}" for test, text in result.failures + result.errors]
+    return counts.Counts(passed=result.testsRun - len(bad), failed=len(bad)), bad
+
+
 def main() -> int:
-    found = counts.Counts()
-    faults: list[str] = []
+    found, faults = mentions()
     readme = sources.ROOT / "README.md"
     if readme.exists():
         known = targets((sources.ROOT / "Makefile").read_text())
