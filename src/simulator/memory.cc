@@ -288,21 +288,26 @@ std::int64_t VirtualMemory::droppable_bytes() const {
         auto const block = blocks_.find(value.block);
         bool const copied = block != blocks_.end() && block->second.state != BlockState::failed;
         bool const sole = value.place == Place::held && value.alive && value.sole && copied;
-        sum += sole || value.place == Place::returning ? value.size_bytes : 0;
+        bool const leaving = !value.alive && value.place != Place::none;
+        sum += sole || leaving || value.place == Place::returning ? value.size_bytes : 0;
     }
     return sum;
 }
 
-std::int64_t VirtualMemory::storable_bytes() const {
+std::int64_t VirtualMemory::away_room_bytes() const {
     std::int64_t room = 0;
     for (Pool const pool : kAwayPools) {
         room = std::max(room, limit_bytes_[at(pool)] - used_bytes_[at(pool)]);
     }
+    return room;
+}
+
+std::int64_t VirtualMemory::storable_bytes(std::int64_t room_bytes) const {
     std::int64_t largest = -1;
     for (auto const& [id, value] : values_) {
         bool const has_copy = blocks_.contains(value.block);
         if (value.place == Place::held && value.alive && value.sole && !has_copy &&
-            value.size_bytes <= room) {
+            value.size_bytes <= room_bytes) {
             largest = std::max(largest, value.size_bytes);
         }
     }

@@ -63,10 +63,13 @@ class VirtualMemory {
     [[nodiscard]] std::int64_t take_recent_peak();
     /// Device bytes of values, returning ones included.
     [[nodiscard]] std::int64_t held_bytes() const { return held_bytes_; }
-    /// Sole values whose copy is stored or under way: a refusal while there are some is a bug.
+    /// Device bytes that waiting and dropping would free: sole values whose copy is stored or under
+    /// way, returning ones, and dropped ones that a copy still reads.
     [[nodiscard]] std::int64_t droppable_bytes() const;
-    /// The largest sole value without a copy that fits in an away pool; -1: none.
-    [[nodiscard]] std::int64_t storable_bytes() const;
+    /// The largest free room of an away pool.
+    [[nodiscard]] std::int64_t away_room_bytes() const;
+    /// The largest sole value without a copy that fits into `room_bytes`; -1: none.
+    [[nodiscard]] std::int64_t storable_bytes(std::int64_t room_bytes) const;
 
     /// Checked at the end of a run, when every value was dropped and all lanes are idle.
     void check_empty();

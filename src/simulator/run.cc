@@ -128,17 +128,39 @@ void SimulatorRun::tell_order() {
     ask(BackwardOrder{std::move(order)});
 }
 
+/// Note [A need is asked again]
+/// When a store fails, the room that a need counted on does not come free, and its reserve finds
+/// none. Room is then made by a `short` of its own, after the reply was carried out to its end: an
+/// event in the middle could undo commands that were not yet given.
 bool SimulatorRun::need(ValueId value) {
     deliver();
     memory_.use_begins(value);
-    answering_need_ = true;
     needed_ = value;
-    ask(Need{value, usage()});
+    answering_need_ = true;
+    do {
+        ask_need(value);
+    } while (going() && !memory_.is_held(value));
     answering_need_ = false;
-    if (going() && !memory_.is_held(value)) {
-        memory_.broken("need of value " + std::to_string(value.number) + " did not bring it back");
-    }
     return going();
+}
+
+void SimulatorRun::ask_need(ValueId value) {
+    missing_bytes_ = 0;
+    faults_before_need_ = faults_;
+    ask(Need{value, usage()});
+    deliver();
+    if (memory_.is_held(value) || !going()) {
+        return;
+    }
+    std::string const who = "need of value " + std::to_string(value.number);
+    if (missing_bytes_ == 0) {
+        memory_.broken(who + " did not bring it back");
+        return;
+    }
+    bool const had_room = make_room(missing_bytes_);
+    if (had_room && missed_without_fault_) {
+        memory_.broken(who + " was answered without room, though there could be some");
+    }
 }
 
 bool SimulatorRun::set_floor(std::int64_t floor_bytes) {
@@ -231,12 +253,11 @@ ValueId SimulatorRun::id_of(ValueId in_trace) const {
     return ValueId{first_value_ + in_trace.number};
 }
 
-bool SimulatorRun::request(std::int64_t size_bytes) {
+bool SimulatorRun::make_room(std::int64_t size_bytes) {
     auto tries = static_cast<std::int64_t>(trace_.values.size()) + 8;
     while (going()) {
         deliver();
         if (memory_.fits(size_bytes)) {
-            memory_.allocate(size_bytes);
             return going();
         }
         if (--tries < 0) {
@@ -245,11 +266,20 @@ bool SimulatorRun::request(std::int64_t size_bytes) {
         }
         ++result_.shorts;
         std::int64_t const faults_before = faults_;
+        room_before_short_bytes_ = memory_.away_room_bytes();
         ask(Short{size_bytes, usage()});
         deliver();
         check_short(size_bytes, faults_before);
     }
     return false;
+}
+
+bool SimulatorRun::request(std::int64_t size_bytes) {
+    if (!make_room(size_bytes)) {
+        return false;
+    }
+    memory_.allocate(size_bytes);
+    return going();
 }
 
 /// Promise 2, where no command failed; and a refusal has reasons.
@@ -274,10 +304,14 @@ void SimulatorRun::check_refusal(std::int64_t size_bytes) {
     }
     if (memory_.droppable_bytes() > 0) {
         memory_.broken("refused while values with a copy could be dropped");
-    } else if (faults_ == 0 && memory_.storable_bytes() > 0) {
+        return;
+    }
+    // What the reply itself stored has taken room; what it waited for has given some back since.
+    std::int64_t const room = std::min(room_before_short_bytes_, memory_.away_room_bytes());
+    std::int64_t const storable = memory_.storable_bytes(room);
+    if (faults_ == 0 && storable > 0) {
         memory_.broken(
-            "refused while a value of " + std::to_string(memory_.storable_bytes()) +
-            " bytes could be stored"
+            "refused while a value of " + std::to_string(storable) + " bytes could be stored"
         );
     }
 }

@@ -38,6 +38,7 @@ class SimulatorRun {
     void enter_stage(TraceStage stage);
     void tell_order();
     [[nodiscard]] bool need(ValueId value);
+    void ask_need(ValueId value);
     [[nodiscard]] bool set_floor(std::int64_t floor_bytes);
     [[nodiscard]] bool save(ValueId value, TraceValue const& what);
     void compute(std::int64_t duration_ns);
@@ -49,7 +50,8 @@ class SimulatorRun {
     /// The id of a trace's value in this step.
     [[nodiscard]] ValueId id_of(ValueId in_trace) const;
 
-    /// Makes room for an allocation, as a capped allocator does, and allocates. False: refused.
+    /// Makes room for an allocation, as a capped allocator does. False: refused.
+    [[nodiscard]] bool make_room(std::int64_t size_bytes);
     [[nodiscard]] bool request(std::int64_t size_bytes);
     void check_short(std::int64_t size_bytes, std::int64_t faults_before);
     void check_refusal(std::int64_t size_bytes);
@@ -104,6 +106,10 @@ class SimulatorRun {
     TraceStage stage_ = TraceStage::setup;
     ValueId needed_;  ///< answered now
     bool answering_need_ = false;
+    std::int64_t missing_bytes_ = 0;  ///< what a returning value found no room for
+    bool missed_without_fault_ = false;
+    std::int64_t faults_before_need_ = 0;
+    std::int64_t room_before_short_bytes_ = 0;
     std::int64_t stores_ = 0;
     std::int64_t loads_ = 0;
     std::int64_t faults_ = 0;  ///< commands that failed

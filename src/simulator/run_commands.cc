@@ -87,13 +87,11 @@ void SimulatorRun::reserve(Command const& command) {
         memory_.reserve_device(command);
         return;
     }
-    // As in a session: what must come back asks for room like an allocation does.
-    if (!command.optional && request(command.size_bytes)) {
-        memory_.free(command.size_bytes);
-        memory_.reserve_device(command);
-        return;
-    }
     memory_.reserve_refused(command);
+    if (!command.optional) {
+        missing_bytes_ = command.size_bytes;
+        missed_without_fault_ = faults_ == faults_before_need_;
+    }
     fail(command, false, "no room on the device");
 }
 
@@ -167,7 +165,7 @@ void SimulatorRun::fail(Command const& command, bool place_is_full, std::string 
     fences_.set(command.id, FenceState::failed);
     queued_.push_back(Failed{command.id, place_is_full, why});
     reasons_[command.id] = {place_is_full, why};
-    if (command.kind == CommandKind::bind) {
+    if (command.kind == CommandKind::bind && missing_bytes_ == 0) {
         refuse("cannot bring back value " + std::to_string(command.value.number) + ": " + why);
     }
 }

@@ -200,7 +200,8 @@ TEST(ExecutorFuzz, completions_only_open_gates) {
         subject.how.jitter = subject.how.jitter > 0 ? 0 : 0.9;
         subject.how.settle_at_waits = !subject.how.settle_at_waits;
         Result<SimulationResult> const other = simulate_case(subject);
-        ASSERT_TRUE(one.ok() && other.ok()) << rerun(seed);
+        ASSERT_TRUE(one.ok()) << rerun(seed) << one.error().message();
+        ASSERT_TRUE(other.ok()) << rerun(seed) << other.error().message();
         bool const timeless = !drops_in_flight(one->log) && !drops_in_flight(other->log);
         if (timeless) {
             ASSERT_EQ(program_of(one->log), program_of(other->log)) << rerun(seed);

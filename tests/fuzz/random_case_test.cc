@@ -37,9 +37,9 @@ class TraceMaker {
         floor_bytes_ = dice_.in(0, 32) * kPage;
         std::int64_t const graphs = dice_.in(1, 3);
         for (std::int64_t i = 0; i < graphs; ++i) {
-            graphs_.push_back({{}, {}, dice_.in(1, 14), dice_.percent(20)});
+            graphs_.push_back({{}, {}, dice_.in(1, 20), dice_.percent(20)});
         }
-        std::int64_t const points = dice_.in(4, 60);
+        std::int64_t const points = dice_.in(6, 24) * graphs;
         for (std::int64_t i = 0; i < points; ++i) {
             add_point(graphs_[static_cast<std::size_t>(dice_.in(0, graphs - 1))]);
         }
@@ -50,7 +50,7 @@ class TraceMaker {
     void add_point(Graph& graph) {
         TracePoint point;
         point.duration_ns = dice_.percent(10) ? 0 : dice_.in(1, 2'000'000);
-        std::int64_t const spread = dice_.percent(5) ? 96 : 12;
+        std::int64_t const spread = dice_.percent(3) ? 96 : 12;
         point.floor_bytes = std::max<std::int64_t>(0, floor_bytes_ + dice_.in(-8, spread) * kPage);
         if (graph.to_save > 0) {
             point.stage = TraceStage::forward;
@@ -141,9 +141,9 @@ ExecutorOptions random_options(Dice& dice, Trace const& trace) {
     ExecutorOptions options;
     std::int64_t const peak_bytes = std::max(peak_without_moves(trace), kPage);
     options.chooser = static_cast<ChooserKind>(dice.percent(5) ? 1 : dice.in(0, 1) * 2);
-    options.device_bytes = dice.percent(4) ? 0 : peak_bytes * dice.in(20, 110) / 100;
+    options.device_bytes = dice.percent(4) ? 0 : peak_bytes * dice.in(30, 105) / 100;
     options.host_bytes = dice.percent(50) ? 0 : peak_bytes * dice.in(1, 120) / 100;
-    options.nvme_bytes = dice.percent(20) ? 0 : peak_bytes * dice.in(1, 300) / 100;
+    options.nvme_bytes = dice.percent(15) ? 0 : peak_bytes * dice.in(5, 400) / 100;
     return options;
 }
 

@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "simulator/simulator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+
+namespace spillway {
+namespace {
+
+/// NVMe moves a byte a nanosecond each way; the host ten.
+Machine box() {
+    Machine machine;
+    machine.tiers = {{"device", Pool::device, 1}, {"host", Pool::host, 1}, {"nvme", Pool::nvme, 1}};
+    machine.links = {
+        {Pool::device, Pool::host, 10e9, 10e9, 0, ""},
+        {Pool::host, Pool::device, 10e9, 10e9, 0, ""},
+        {Pool::device, Pool::nvme, 1e9, 1e9, 0, ""},
+        {Pool::nvme, Pool::device, 1e9, 1e9, 0, ""}};
+    return machine;
+}
+
+/// Saves `layers` values of 1000 bytes, one a point, and needs them in the other order. Each is
+/// sole when the next is saved. The floor is 100 bytes.
+Trace chain(std::int64_t layers, std::int64_t duration_ns) {
+    Trace trace;
+    trace.name = "chain";
+    for (std::int64_t i = 0; i < layers; ++i) {
+        trace.values.push_back(
+            {.slot = {"layer", 0, static_cast<std::int32_t>(i)}, .size_bytes = 1000}
+        );
+        TracePoint point{.duration_ns = duration_ns, .floor_bytes = 100, .saved = {ValueId{i}}};
+        if (i > 0) {
+            point.sole = {ValueId{i - 1}};
+        }
+        trace.points.push_back(point);
+    }
+    for (std::int64_t i = layers - 1; i >= 0; --i) {
+        trace.points.push_back(
+            {.stage = TraceStage::backward,
+             .duration_ns = 2 * duration_ns,
+             .floor_bytes = 100,
+             .needed = {ValueId{i}},
+             .dropped = {ValueId{i}}}
+        );
+    }
+    return trace;
+}
+
+SimulationResult run(
+    Trace const& trace,
+    ExecutorOptions const& options,
+    SimulatorOptions const& how = {},
+    Plan const* plan = nullptr
+) {
+    Result<SimulationResult> result = simulate(trace, box(), options, plan, how);
+    EXPECT_TRUE(result.ok()) << result.error().message();
+    return result.ok() ? std::move(*result) : SimulationResult{};
+}
+
+TEST(Simulator, without_a_limit_nothing_moves) {
+    SimulationResult const result = run(chain(8, 1000), {.device_bytes = 0, .nvme_bytes = 9000});
+    EXPECT_TRUE(result.ok);
+    EXPECT_EQ(result.total_ns, 8 * 1000 + 8 * 2000);
+    EXPECT_EQ(result.compute_ns, result.total_ns);
+    EXPECT_EQ(result.stored_bytes, 0);
+    EXPECT_EQ(result.peak_bytes[0], 8100);
+}
+
+TEST(Simulator, a_limit_holds_and_values_come_back) {
+    SimulationResult const result = run(chain(8, 1000), {.device_bytes = 4500, .nvme_bytes = 9000});
+    EXPECT_TRUE(result.ok) << result.refusal;
+    EXPECT_LE(result.peak_bytes[0], 4500);
+    EXPECT_GE(result.loaded_bytes, 8 * 1000 + 100 - 4500);
+    EXPECT_EQ(result.total_ns, result.compute_ns + result.stall_need_ns + result.stall_room_ns);
+}
+
+TEST(Simulator, slow_compute_hides_every_copy) {
+    SimulationResult const result =
+        run(chain(8, 50'000), {.device_bytes = 4500, .nvme_bytes = 9000});
+    EXPECT_EQ(result.stall_room_ns, 0);
+    EXPECT_EQ(result.stall_need_ns, 0);
+    EXPECT_GT(result.loaded_bytes, 0);
+}
+
+TEST(Simulator, fast_compute_waits_for_the_disk) {
+    SimulationResult const result = run(chain(8, 10), {.device_bytes = 4500, .nvme_bytes = 9000});
+    EXPECT_TRUE(result.ok);
+    EXPECT_GE(result.total_ns, result.loaded_bytes);  // a byte a nanosecond
+    EXPECT_GT(result.stall_need_ns, 0);
+    EXPECT_GT(result.stall_room_ns, 0);
+}
+
+TEST(Simulator, a_hopeless_budget_is_refused_in_words) {
+    SimulationResult const result = run(chain(8, 1000), {.device_bytes = 1050, .nvme_bytes = 9000});
+    EXPECT_FALSE(result.ok);
+    EXPECT_NE(result.refusal.find("asked for"), std::string::npos) << result.refusal;
+}
+
+TEST(Simulator, keep_all_is_refused_where_online_trains) {
+    ExecutorOptions options{.device_bytes = 4500, .nvme_bytes = 9000};
+    EXPECT_TRUE(run(chain(8, 1000), options).ok);
+    options.chooser = ChooserKind::keep_all;
+    EXPECT_FALSE(run(chain(8, 1000), options).ok);
+}
+
+TEST(Simulator, a_plan_chooses_the_pool) {
+    Trace const trace = chain(8, 1000);
+    Plan plan;
+    for (TraceValue const& value : trace.values) {
+        plan.fates[value.slot] = {FateKind::move, Pool::nvme};
+    }
+    ExecutorOptions const options{ChooserKind::planned, 4500, 9000, 9000};
+    SimulationResult const planned = run(trace, options, {}, &plan);
+    EXPECT_EQ(planned.peak_bytes[1], 0);
+    EXPECT_GT(planned.peak_bytes[2], 0);
+    SimulationResult const unplanned = run(trace, options);
+    EXPECT_GT(unplanned.peak_bytes[1], 0);
+}
+
+TEST(Simulator, a_needed_load_that_fails_stops_the_step) {
+    SimulationResult const result =
+        run(chain(8, 1000), {.device_bytes = 2150, .nvme_bytes = 9000}, {.fail_load = 1});
+    EXPECT_FALSE(result.ok);
+    EXPECT_EQ(result.refusal, "cannot bring back value 5: injected fault");
+}
+
+TEST(Simulator, a_read_ahead_that_fails_is_read_again_when_needed) {
+    SimulationResult const result =
+        run(chain(8, 1000), {.device_bytes = 4500, .nvme_bytes = 9000}, {.fail_load = 1});
+    EXPECT_TRUE(result.ok) << result.refusal;
+    SimulationResult const well = run(chain(8, 1000), {.device_bytes = 4500, .nvme_bytes = 9000});
+    EXPECT_EQ(result.loaded_bytes, well.loaded_bytes + 1000);
+}
+
+TEST(Simulator, a_full_place_falls_back_or_refuses) {
+    ExecutorOptions const options{.device_bytes = 4500, .host_bytes = 9000, .nvme_bytes = 9000};
+    SimulationResult const other = run(chain(8, 1000), options, {.full_at_bytes = {-1, 2000, -1}});
+    EXPECT_TRUE(other.ok) << other.refusal;
+    EXPECT_EQ(other.peak_bytes[1], 2000);
+    EXPECT_GT(other.peak_bytes[2], 0);
+    SimulationResult const none = run(chain(8, 1000), options, {.full_at_bytes = {-1, 0, 0}});
+    EXPECT_FALSE(none.ok);
+}
+
+TEST(Simulator, more_steps_reuse_what_was_released) {
+    SimulatorOptions const how{.steps = 5};
+    SimulationResult const result =
+        run(chain(8, 1000), {.device_bytes = 4500, .nvme_bytes = 9000}, how);
+    EXPECT_TRUE(result.ok) << result.refusal;
+    EXPECT_LE(result.peak_bytes[2], 9000);
+    EXPECT_EQ(result.compute_ns, 5 * (8 * 1000 + 8 * 2000));
+}
+
+TEST(Simulator, writes_its_log_as_it_goes) {
+    std::ostringstream lines;
+    SimulationResult const result =
+        run(chain(3, 10), {.device_bytes = 2500, .nvme_bytes = 9000}, {.log_to = &lines});
+    EXPECT_EQ(log_header(result.log.options) + "\n" + lines.str(), to_text(result.log));
+    EXPECT_TRUE(replay(result.log).identical);
+}
+
+TEST(Simulator, refuses_what_it_cannot_run) {
+    Machine no_links;
+    Result<SimulationResult> const result =
+        simulate(chain(2, 1), no_links, {.nvme_bytes = 1}, nullptr, {});
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().message(), "machine: has no link to NVMe and back");
+    Trace broken = chain(2, 1);
+    broken.points.pop_back();
+    broken.points[0].saved.clear();
+    EXPECT_FALSE(simulate(broken, box(), {}, nullptr, {}).ok());
+}
+
+}  // namespace
+}  // namespace spillway
