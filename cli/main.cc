@@ -30,18 +30,19 @@ int refused(std::string const& line) {
     return kBadValue;
 }
 
-// "train" is the only one yet; CLI11 would call any other word an extra argument.
-std::string unknown_subcommand(int count, char const* const* words) {
-    std::string_view const first = count > 1 ? words[1] : "";
-    if (first.empty() && count > 1) {
-        return "'' is no subcommand; there is train";
-    }
-    if (first.empty()) {
+// Why the first word is neither a subcommand nor a flag; CLI11 would call it an extra argument.
+std::string unknown_first_word(int count, char const* const* words) {
+    if (count < 2) {
         return "a subcommand is missing; there is train";
     }
-    return first.starts_with('-') || first == "train"
-               ? ""
-               : "'" + std::string{first} + "' is no subcommand; there is train";
+    std::string const first = words[1];
+    for (std::string_view const known : {"train", "-h", "--help", "--version"}) {
+        if (first == known) {
+            return "";
+        }
+    }
+    return "'" + first + "' is no " + (first.starts_with('-') ? "flag" : "subcommand") +
+           "; there is train";
 }
 
 }  // namespace
@@ -61,7 +62,7 @@ int main(int count, char** words) {
     spillway::TrainOptions options;
     spillway::cli::TrainText text;
     spillway::cli::add_train_flags(train, options, text);
-    if (std::string const why = unknown_subcommand(count, words); !why.empty()) {
+    if (std::string const why = unknown_first_word(count, words); !why.empty()) {
         return refused(why);
     }
     try {

@@ -1,0 +1,143 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever is typed wrong: exit code 2, at most three lines, the value named, nothing changed."""
+
+import os
+import pathlib
+import unittest
+
+from harness import PROGRAM, TINY, InFolder
+
+
+class Flags(InFolder):
+    def test_numbers_that_are_none_or_out_of_range(self):
+        for flag in ("--layers", "--heads", "--kv-heads", "--width", "--hidden", "--vocab-size",
+                     "--sequence", "--batch", "--steps", "--accumulate", "--checkpoint-every",
+                     "--threads"):
+            for value in ("0", "-1", "12x", "1.5", "99999999999999999999", ""):
+                self.assert_refused(["train", flag, value], [flag, f"'{value}'"])
+
+    def test_fractions_that_are_none_or_out_of_range(self):
+        for flag, value in (("--dropout", "1"), ("--dropout", "-0.1"), ("--lr", "fast"),
+                            ("--lr", "nan"), ("--beta1", "1"), ("--beta2", "inf"),
+                            ("--clip", "-1"), ("--weight-decay", "-1")):
+            self.assert_refused(["train", flag, value], [flag, f"'{value}'"])
+
+    def test_sizes_that_are_none(self):
+        for flag in ("--device-budget", "--host-budget", "--nvme-budget"):
+            for value in ("-5MiB", "lots", "12QB", "101%", "MiB", "1e30GiB"):
+                self.assert_refused(["train", "--nvme", ".", flag, value], [flag, f"'{value}'"])
+        self.assert_refused(["train", "--device-budget", "0"], ["--device-budget", "'0'"])
+        self.assert_refused(["train", "--nvme-budget", "1GiB"], ["--nvme-budget", "--nvme PATH"])
+
+    def test_names_that_there_are_not(self):
+        for flag, value in (("--preset", "gpt5"), ("--style", "bert"), ("--precision", "fp8"),
+                            ("--device", "tpu"), ("--device", "cuda"), ("--policy", "magic")):
+            self.assert_refused(["train", flag, value], [flag, value])
+
+    def test_sizes_of_a_model_that_cannot_be(self):
+        self.assert_refused(["train", "--width", "100"], ["--width 100", "--heads 8"])
+        self.assert_refused(["train", "--style", "llama2", "--kv-heads", "3"], ["--kv-heads 3"])
+        self.assert_refused(["train", "--vocab-size", "255"], ["--vocab-size 255"])
+        self.assert_refused(["train", "--preset", "gpt2-124m", "--style", "llama2"], ["--style llama2"])
+
+    def test_flags_that_need_or_exclude_another(self):
+        self.assert_refused(["train", "--checkpoint-every", "3"], ["--checkpoint-every 3"])
+        self.assert_refused(["train", "--count-allocations", "--device-budget", "1GiB"], ["1GiB"])
+
+    def test_words_that_are_no_flag_and_no_subcommand(self):
+        self.assert_refused(["train", "--layer-count", "3"], ["--layer-count"])
+        self.assert_refused(["train", "more"], ["more"])
+        self.assert_refused(["train", "--layers"], ["--layers"])
+        self.assert_refused(["frobnicate"], ["'frobnicate'"])
+        self.assert_refused([""], ["''"])
+        self.assert_refused(["--frobnicate"], ["--frobnicate"])
+        self.assert_refused([], ["subcommand"])
+
+
+class Paths(InFolder):
+    def refused(self, flag: str, path: str, why: str, *more: str, **options):
+        self.assert_refused(["train", *TINY, flag, path, *more], [f"{flag} {path}: ", why], **options)
+
+    def test_text_that_is_absent_empty_or_too_short(self):
+        pathlib.Path(self.path("empty")).touch()
+        pathlib.Path(self.path("short")).write_text("too short")
+        pathlib.Path(self.path("hollow")).mkdir()
+        os.mkfifo(self.path("pipe"))
+        self.refused("--data", "absent", "No such file")
+        self.refused("--data", self.path("empty"), "empty")
+        self.refused("--data", "short", "has 9 bytes")
+        self.refused("--data", "hollow", "no text")
+        self.refused("--data", "/dev/null", "neither a file nor a folder")
+        self.refused("--data", self.path("empty") + "/below", "Not a directory")
+
+    def test_text_and_folders_closed_to_us(self):
+        nobody = 65534
+        if os.geteuid() != 0 or not self.open_to(nobody):
+            self.skipTest("needs root, and a build folder that others can read")
+        closed = pathlib.Path(self.path("closed"))
+        closed.write_text("text " * 100)
+        closed.chmod(0)
+        self.folder.chmod(0o755)
+        self.refused("--data", "closed", "Permission denied", user=nobody)
+        self.refused("--nvme", self.path(""), "Permission denied", user=nobody)
+        self.refused("--json", "out.json", "Permission denied", user=nobody)
+        self.refused("--checkpoint", "ckpt", "Permission denied", user=nobody)
+
+    def open_to(self, user: int) -> bool:
+        try:
+            return self.run_program("train", "--preset", "no", user=user).returncode == 2
+        except PermissionError:
+            return False
+
+    def test_an_nvme_folder_that_is_absent_or_none_or_memory(self):
+        pathlib.Path(self.path("file")).touch()
+        self.refused("--nvme", "absent", "not created")
+        self.refused("--nvme", "file", "not a folder")
+        if pathlib.Path("/dev/shm").is_dir():
+            self.refused("--nvme", "/dev/shm", "--nvme-allow-tmpfs")
+
+    def test_places_for_results_that_are_none(self):
+        pathlib.Path(self.path("home")).mkdir()
+        pathlib.Path(self.path("home/letter")).write_text("dear")
+        self.refused("--json", "no/out.json", "no folder 'no'")
+        self.refused("--json", "home", "a folder")
+        self.refused("--record-events", "no/events", "no folder 'no'")
+        self.refused("--checkpoint", "no/ckpt", "there is no folder")
+        self.refused("--checkpoint", "home", "holds 'letter'")
+        self.refused("--checkpoint", "home/letter", "not a folder")
+
+    def test_resume_from_what_is_no_checkpoint(self):
+        pathlib.Path(self.path("hollow")).mkdir()
+        pathlib.Path(self.path("file")).touch()
+        for name in ("absent", "hollow", "file"):
+            self.refused("--resume", name, "not a whole checkpoint")
+
+    def test_bad_paths_are_told_before_a_budget_that_cannot_be_met(self):
+        self.refused("--data", "absent", "No such file", "--device-budget", "4KiB")
+
+
+class Budgets(InFolder):
+    def test_one_that_no_plan_can_meet_names_flag_step_and_bytes(self):
+        for typed in ("4KiB", "0.4 MiB"):
+            said = self.assert_refused(
+                ["train", *TINY, "--device-budget", typed, "--nvme", self.path("")],
+                [f"--device-budget {typed}: ", "step 0", "bytes"])
+            self.assertEqual(len(said.splitlines()), 1)
+
+    def test_less_than_a_page(self):
+        self.assert_refused(["train", *TINY, "--device-budget", "12"], ["--device-budget 12: "])
+
+
+class Library(InFolder):
+    def test_a_program_without_its_library_says_which_file_is_missing(self):
+        alone = pathlib.Path(self.path("bin"))
+        alone.mkdir()
+        (alone / "spillway").write_bytes(PROGRAM.read_bytes())
+        (alone / "spillway").chmod(0o755)
+        self.assert_refused(["train"], [self.path("lib/libspillway_train.so")],
+                            program=alone / "spillway")
+
+
+if __name__ == "__main__":
+    unittest.main()

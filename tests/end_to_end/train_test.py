@@ -1,0 +1,189 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""`spillway train` as a user runs it: results, budgets, checkpoints, Ctrl-C, kill -9."""
+
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+from harness import LIMIT_S, PLAIN, SMALL, TINY, InFolder
+
+
+class Help(InFolder):
+    def test_version_and_help_say_what_there_is(self):
+        self.assertRegex(self.run_program("--version").stdout, r"^spillway \d+\.\d+\.\d+\n$")
+        self.assertIn("train", self.run_program("--help").stdout)
+
+    def test_every_flag_shows_its_default(self):
+        shown = self.run_program("train", "--help").stdout
+        flags = re.findall(r"^  (--[a-z0-9-]+)[^\n]*\n?", shown, re.M)
+        self.assertGreaterEqual(len(flags), 34)
+        for line in re.findall(r"^  --[^\n]+(?:\n {20,}[^\n]+)*", shown, re.M):
+            self.assertRegex(line, r"\[[^\]]+\]$", line)
+
+
+class Results(InFolder):
+    def test_hold_what_is_known_of_a_plain_run(self):
+        found = self.trained(*TINY, "--steps", "3")
+        self.assertTrue(found["ok"])
+        self.assertIsNone(found["error"])
+        self.assertEqual((found["steps"], len(found["losses"]), len(found["step_seconds"])), (3, 3, 3))
+        self.assertIsNone(found["allocator_peak_bytes"])
+        self.assertIsNone(found["report"])
+        self.assertGreater(found["tokens_per_second"], 0)
+        self.assertGreaterEqual(found["process_peak_bytes"], found["baseline_rss_bytes"])
+        self.assertEqual(found["options"]["width"], 32)
+
+    def test_both_styles_and_both_precisions_train(self):
+        for more in (["--style", "llama2", "--kv-heads", "1"], ["--precision", "bf16"],
+                     ["--dropout", "0.1", "--accumulate", "2"]):
+            found = self.trained(*TINY, "--steps", "2", *more)
+            self.assertEqual(len([x for x in found["losses"] if x > 0]), 2)
+
+    def test_a_run_without_spillway_has_the_same_losses(self):
+        words = [*TINY, "--steps", "3", "--seed", "5"]
+        plain = self.trained(*words, program=PLAIN)
+        self.assertEqual(plain["losses"], self.trained(*words)["losses"])
+        counted = self.trained(*words, "--count-allocations")
+        self.assertEqual(plain["losses"], counted["losses"])
+        self.assertGreater(counted["allocator_peak_bytes"], 100_000)
+
+    def test_text_of_ones_own(self):
+        pathlib.Path(self.path("text")).write_text("to be or not to be " * 10)
+        found = self.trained(*TINY, "--steps", "1", "--data", "text")
+        self.assertEqual(found["options"]["data-bytes"], 190)
+
+
+class Budget(InFolder):
+    CAP = "40MiB"
+
+    def test_losses_are_those_of_plain_training_and_the_cap_is_kept(self):
+        words = [*SMALL, "--steps", "3"]
+        plain = self.trained(*words)
+        for more in ([], ["--precision", "bf16"]):
+            capped = self.trained(*words, *more, "--device-budget", self.CAP, "--nvme", self.path(""))
+            if more:
+                plain = self.trained(*words, *more)
+            self.assertEqual(capped["losses"], plain["losses"])
+            self.assertLessEqual(capped["allocator_peak_bytes"], 40 << 20)
+            self.assertGreater(capped["report"]["stored_bytes"], 0)
+
+    def test_keep_all_fails_with_results_that_say_what_was_asked(self):
+        before = self.contents()
+        done = self.train(*SMALL, "--steps", "2", "--device-budget", self.CAP, "--policy", "keep_all",
+                          "--json", "out.json")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        said = done.stderr.strip().splitlines()
+        self.assertEqual(len(said), 1)
+        self.assertIn(f"--device-budget {self.CAP}: step 0, forward: aten::", said[0])
+        found = json.loads(pathlib.Path(self.path("out.json")).read_text())
+        self.assertFalse(found["ok"])
+        self.assertIn(found["error"], said[0])
+        self.assertLessEqual(found["allocator_peak_bytes"], 40 << 20)
+        self.assertEqual(set(self.contents()) - set(before), {"out.json"})
+
+
+class Checkpoint(InFolder):
+    def test_is_one_folder_that_a_longer_run_goes_on_from(self):
+        words = [*TINY, "--steps", "6", "--dropout", "0.1"]
+        self.trained(*words, "--checkpoint", "ckpt", "--checkpoint-every", "2")
+        self.assertEqual(set(self.contents()), {"results.json", "ckpt", "ckpt/model.safetensors",
+                                                "ckpt/optimizer.safetensors", "ckpt/state.json"})
+        longer = self.trained(*TINY, "--steps", "8", "--dropout", "0.1", "--resume", "ckpt")
+        self.assertEqual((longer["first_step"], longer["steps"]), (6, 2))
+
+    def test_what_is_damaged_cut_short_or_of_another_model_is_refused(self):
+        self.trained(*TINY, "--steps", "1", "--checkpoint", "ckpt")
+        self.assert_refused(["train", *TINY, "--resume", "ckpt", "--hidden", "64", "--checkpoint", "ckpt"],
+                            ["--resume ckpt: ", "another model", "hidden 128, asked for 64"])
+        for name in ("model.safetensors", "optimizer.safetensors", "state.json"):
+            file = pathlib.Path(self.path("ckpt")) / name
+            whole = file.read_bytes()
+            for broken in (whole[:-2], whole[:3], b"", whole[:50] + b"\xff" + whole[51:]):
+                file.write_bytes(broken)
+                self.assert_refused(["train", *TINY, "--resume", "ckpt", "--checkpoint", "ckpt"],
+                                    ["--resume ckpt: not a whole checkpoint: ", name])
+            file.unlink()
+            self.assert_refused(["train", *TINY, "--resume", "ckpt"], ["--resume ckpt: ", name])
+            file.write_bytes(whole)
+
+    def test_a_finished_run_has_nothing_left_to_do(self):
+        self.trained(*TINY, "--steps", "1", "--checkpoint", "ckpt")
+        found = self.trained(*TINY, "--steps", "1", "--resume", "ckpt")
+        self.assertEqual((found["ok"], found["steps"], found["first_step"]), (True, 0, 1))
+
+
+class Interrupted(InFolder):
+    LONG = [*TINY, "--steps", "1000000"]
+
+    def test_both_signals_end_with_a_checkpoint_and_results(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process = self.start(*self.LONG, "--checkpoint", "ckpt", "--json", "out.json")
+            process.stderr.readline()
+            process.send_signal(number)
+            said = process.communicate(timeout=LIMIT_S)[1]
+            self.assertEqual(process.returncode, 130, said)
+            self.assertIn("checkpoint in ckpt", said)
+            found = json.loads(pathlib.Path(self.path("out.json")).read_text())
+            self.assertIn("interrupted after step", found["error"])
+            state = json.loads(pathlib.Path(self.path("ckpt/state.json")).read_text())["state"]
+            self.assertEqual(state["steps_done"], found["steps"])
+
+    def test_the_run_that_was_interrupted_goes_on_to_the_last_bit(self):
+        words = [*SMALL, "--steps", "6", "--accumulate", "2"]
+        whole = self.trained(*words)["losses"]
+        process = self.start(*words, "--checkpoint", "ckpt", "--json", "out.json")
+        process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 130)
+        begun = json.loads(pathlib.Path(self.path("out.json")).read_text())["losses"]
+        rest = self.trained(*words, "--resume", "ckpt")["losses"]
+        self.assertLess(len(begun), 6)
+        self.assertEqual(begun + rest, whole)
+
+    def test_a_second_ctrl_c_ends_at_once(self):
+        process = self.start("--layers", "4", "--batch", "64", "--steps", "3", "--checkpoint", "ckpt")
+        while "Threads:" in (text := pathlib.Path(f"/proc/{process.pid}/status").read_text()):
+            if not int(re.search(r"SigCgt:\s*(\w+)", text).group(1), 16) & (1 << (signal.SIGINT - 1)):
+                time.sleep(0.02)
+                continue
+            break
+        process.send_signal(signal.SIGINT)
+        process.stderr.readline()
+        process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(20), 130)
+        self.assertFalse(pathlib.Path(self.path("ckpt")).exists())
+
+
+class Killed(InFolder):
+    WIDE = ["--layers", "2", "--width", "512", "--sequence", "8", "--batch", "1"]
+
+    def test_in_mid_checkpoint_leaves_the_old_one_whole(self):
+        words = [*self.WIDE, "--steps", "100000", "--checkpoint", "ckpt", "--checkpoint-every", "1"]
+        for attempt in range(3):
+            process = self.start(*words)
+            until = time.monotonic() + LIMIT_S
+            seen = 0
+            while seen <= attempt and time.monotonic() < until:
+                fresh = list(self.folder.glob("ckpt.tmp-*/optimizer.safetensors"))
+                seen += bool(fresh) and (self.folder / "ckpt" / "state.json").exists()
+            process.kill()
+            process.wait()
+            found = self.resumed_for_one_step()
+            self.assertTrue(found["ok"])
+        self.assertEqual(list(self.folder.glob("ckpt.tmp-*")), [])
+
+    def resumed_for_one_step(self) -> dict:
+        state = json.loads((self.folder / "ckpt" / "state.json").read_text())["state"]
+        return self.trained(*self.WIDE, "--steps", str(state["steps_done"] + 1), "--resume", "ckpt",
+                            "--checkpoint", "ckpt")
+
+
+if __name__ == "__main__":
+    unittest.main()
