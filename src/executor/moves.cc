@@ -224,7 +224,8 @@ void Executor::Impl::refuse(Short const& event, std::int64_t freed_bytes) {
     } else if (!values_.storable().empty() || !values_.last_resort().empty()) {
         reason = "the host and NVMe budgets are full";
     } else {
-        reason = "nothing else can leave";
+        reason = "nothing else can leave (" + format_size(values_.held_bytes()) +
+                 " are saved tensors that something else still holds)";
     }
     say(CommandKind::raise, Lane::compute).text =
         "asked for " + format_size(event.size_bytes) + " with " +
