@@ -31,6 +31,7 @@ TEST(LogTest, lines_of_several_threads_are_not_torn) {
     constexpr int kLines = 50;
     testing::internal::CaptureStderr();
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) {
         threads.emplace_back([] {
             for (int line = 0; line < kLines; ++line) {
@@ -51,6 +52,7 @@ TEST(LogTest, lines_of_several_threads_are_not_torn) {
 TEST(LogTest, once_is_once_also_from_several_threads) {
     testing::internal::CaptureStderr();
     std::vector<std::thread> threads;
+    threads.reserve(4);
     for (int i = 0; i < 4; ++i) {
         threads.emplace_back([] { say_once("from all of us"); });
     }

@@ -62,6 +62,18 @@ int open_nameless(std::string const& folder, int flags) {
     return named;
 }
 
+/// Makes [from, to) part of the file; 0 or an errno.
+int allocate(int fd, std::int64_t from, std::int64_t to) {
+    int result = 0;
+    do {
+        result = ::fallocate(fd, 0, from, to - from);
+    } while (result != 0 && errno == EINTR);
+    if (result != 0 && errno == EOPNOTSUPP) {  // this file system allocates when it writes
+        result = ::ftruncate(fd, to);
+    }
+    return result == 0 ? 0 : errno;
+}
+
 /// O_DIRECT can be accepted at open and refused at the first write.
 bool direct_works(int fd) {
     Result<AlignedBuffer> page = AlignedBuffer::make(kBlockAlign);
@@ -117,7 +129,7 @@ Result<AlignedBuffer> AlignedBuffer::make(std::int64_t size_bytes) {
 
 Error system_error(std::string_view what, int error_number, std::string_view where) {
     Errc code = Errc::io;
-    if (error_number == ENOSPC || error_number == EDQUOT) {
+    if (error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG) {
         code = Errc::tier_full;
     } else if (error_number == ENOMEM) {
         code = Errc::out_of_memory;
@@ -159,11 +171,11 @@ Result<void> BlockFile::grow(std::int64_t size_bytes) {
     if (size_bytes <= size_bytes_) {
         return {};
     }
-    int failure = 0;
-    do {
-        failure = ::posix_fallocate(fd_.get(), size_bytes_, size_bytes - size_bytes_);
-    } while (failure == EINTR);
+    int const failure = size_bytes - size_bytes_ > free_bytes()
+                            ? ENOSPC  // a try would take what others need before it fails
+                            : allocate(fd_.get(), size_bytes_, size_bytes);
     if (failure != 0) {
+        static_cast<void>(::ftruncate(fd_.get(), size_bytes_));  // hands back what it got
         return system_error(
             fmt::format("the file cannot grow to {}", format_size(size_bytes)), failure, label_
         );

@@ -153,24 +153,20 @@ void FaultyTier::enter(Operation operation) {
         --under_way_;
         changed_.notify_all();
     };
-    bool is_held = false;
-    {
-        std::lock_guard const lock(guard_);
-        ++under_way_;
-        auto const way = static_cast<std::size_t>(operation.way);
-        operation.faults = faults_at(operation.way, operations_[way]++);
-        Fault const* const hold = find(operation.faults, Fault::Kind::hold);
-        if (hold != nullptr) {
-            bool const until_told = hold->later_operations < 0;
-            operation.start_at = until_told
-                                     ? Fault::kForever
-                                     : operations_[0] + operations_[1] + hold->later_operations;
-            held_.push_back(std::move(operation));
-            is_held = true;
-        }
-    }
-    if (!is_held) {
+    std::unique_lock lock(guard_);
+    ++under_way_;
+    std::int64_t const number = operations_[static_cast<std::size_t>(operation.way)]++;
+    operation.faults = faults_at(operation.way, number);
+    Fault const* const hold = find(operation.faults, Fault::Kind::hold);
+    if (hold == nullptr) {
+        lock.unlock();
         start(std::move(operation));
+    } else {
+        std::int64_t const now = operations_[0] + operations_[1];
+        bool const until_told = hold->later_operations < 0;
+        operation.start_at = until_told ? Fault::kForever : now + hold->later_operations;
+        held_.push_back(std::move(operation));
+        lock.unlock();
     }
     start_ripe();
 }

@@ -118,15 +118,15 @@ void HostTier::run_copies() {
         if (copies_.empty()) {
             return;
         }
-        Copy copy = std::move(copies_.front());
+        Copy const copy = std::move(copies_.front());
         copies_.pop_front();
         lock.unlock();
-        run_copy(std::move(copy));
+        run_copy(copy);
         lock.lock();
     }
 }
 
-void HostTier::run_copy(Copy copy) {
+void HostTier::run_copy(Copy const& copy) {
     std::byte* const bytes = arena_ + copy.slot->place;
     Result<void> result;
     if (copy.way == Direction::store) {

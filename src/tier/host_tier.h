@@ -53,7 +53,7 @@ class HostTier final : public Tier {
     void give_slot_back(std::int64_t slot) noexcept override;
     void enqueue(Copy copy);
     void run_copies();
-    void run_copy(Copy copy);
+    void run_copy(Copy const& copy);
 
     std::byte* const arena_;
     SlotTable slots_;

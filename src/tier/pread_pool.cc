@@ -81,9 +81,9 @@ void PreadPool::run(Worker const& worker) {
         Piece piece;
         if (take_piece(piece)) {
             lock.unlock();
-            Result<void> result = move(piece, worker.staging);
+            Result<void> const result = move(piece, worker.staging);
             lock.lock();
-            end_piece(piece, std::move(result), lock);
+            end_piece(piece, result, lock);
         } else if (stopping_) {
             return;
         } else {
@@ -114,7 +114,7 @@ bool PreadPool::take_piece(Piece& piece) {
 }
 
 void PreadPool::end_piece(
-    Piece const& piece, Result<void> result, std::unique_lock<std::mutex>& lock
+    Piece const& piece, Result<void> const& result, std::unique_lock<std::mutex>& lock
 ) {
     FileTransfer& transfer = *piece.transfer;
     --transfer.open_pieces;
@@ -180,7 +180,7 @@ Result<void> PreadPool::load(Piece const& piece, AlignedBuffer const& staging) c
     std::int64_t const offset = transfer.file_offset + piece.first;
     auto const size = static_cast<std::size_t>(piece.size);
     bool const here = in_place(piece);
-    Result<void> const read = move_all(
+    Result<void> read = move_all(
         Direction::load,
         here ? memory : staging.data(),
         here ? piece.size : round_up(piece.size, kBlockAlign),

@@ -44,7 +44,9 @@ class PreadPool final : public IoEngine {
     explicit PreadPool(EngineOptions const& options) : options_(options) {}
     void run(Worker const& worker);
     [[nodiscard]] bool take_piece(Piece& piece);
-    void end_piece(Piece const& piece, Result<void> result, std::unique_lock<std::mutex>& lock);
+    void end_piece(
+        Piece const& piece, Result<void> const& result, std::unique_lock<std::mutex>& lock
+    );
 
     [[nodiscard]] Result<void> move(Piece const& piece, AlignedBuffer const& staging) const;
     [[nodiscard]] Result<void> store(Piece const& piece, AlignedBuffer const& staging) const;

@@ -22,7 +22,7 @@
 namespace spillway {
 namespace {
 
-constexpr std::int64_t kBlock = 64 * 1024;
+constexpr std::int64_t kBlock = 64_KiB;
 
 ScratchFolder& scratch() {
     static ScratchFolder folder;
@@ -238,6 +238,21 @@ TEST(NvmeTierTest, a_process_that_exits_in_mid_store_does_not_hang) {
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST(NvmeTierTest, a_disk_that_is_fuller_than_the_capacity_says_so_and_goes_on) {
+    Result<BlockFile> const other =
+        BlockFile::make({.folder = scratch().path(), .allow_tmpfs = true});
+    ASSERT_TRUE(other.ok());
+    Result<std::unique_ptr<Tier>> const tier = open_buffered(std::int64_t{1} << 50);
+    ASSERT_TRUE(tier.ok()) << tier.error().message();
+    std::int64_t const free_before = other->free_bytes();
+    Result<Reservation> const refused = (*tier)->reserve(free_before + 1_GiB);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Errc::tier_full);
+    EXPECT_GT(other->free_bytes(), free_before / 2) << "the try took what was free";
+    EXPECT_EQ((*tier)->counters().used_bytes, 0);
+    EXPECT_TRUE((*tier)->reserve(1_MiB).ok());
 }
 
 TEST(NvmeTierTest, bad_shapes_of_io_are_refused) {

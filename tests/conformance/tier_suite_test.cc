@@ -189,6 +189,7 @@ TEST_P(TierSuite, many_in_flight_from_several_threads_all_come_back) {
         }
     };
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) {
         threads.emplace_back(work, i);
     }
@@ -270,7 +271,7 @@ TEST_P(TierSuite, a_reservation_moves_and_is_handed_back_once) {
     ASSERT_NO_FATAL_FAILURE(open(1_MiB));
     Reservation first = std::move(tier_->reserve(1000)).value();
     Reservation second = std::move(first);
-    EXPECT_FALSE(first.valid());  // NOLINT(bugprone-use-after-move): that is what is tested
+    EXPECT_FALSE(first.valid());  // NOLINT: what is moved from is what is tested
     EXPECT_TRUE(second.valid());
     EXPECT_EQ(second.size_bytes(), 1000);
     first = std::move(second);
@@ -346,7 +347,7 @@ TEST_P(TierSuite, closing_waits_for_what_is_in_flight) {
         std::vector<Reservation> rooms(kStores);
         for (Reservation& room : rooms) {
             room = std::move(tier_->reserve(std::ssize(from))).value();
-            tier_->store(room, from, [&ended, &room](Result<void> stored) {
+            tier_->store(room, from, [&ended, &room](Result<void> const& stored) {
                 SPILLWAY_EXPECT_OK(stored);
                 room.reset();
                 ++ended;
@@ -363,7 +364,7 @@ TEST_P(TierSuite, a_done_may_start_the_next_operation) {
     std::vector<std::byte> to(from.size());
     Reservation const room = std::move(tier_->reserve(std::ssize(from))).value();
     Ending ending;
-    tier_->store(room, from, [&](Result<void> stored) {
+    tier_->store(room, from, [&](Result<void> const& stored) {
         SPILLWAY_EXPECT_OK(stored);
         tier_->load(room, to, ending.done());
     });
