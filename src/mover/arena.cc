@@ -6,12 +6,12 @@
 #include "base/units.h"
 #include "mover/arena_registry.h"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <string>
 #include <utility>
 
 // A free block is poisoned, so that ASan finds whoever still uses it. Never used before is not.
@@ -76,14 +76,29 @@ Result<std::shared_ptr<Arena>> Arena::open(ArenaOptions options) {
         return Error{Errc::bad_argument, "a size of an arena is negative", "device"};
     }
     if (options.limit_bytes > 0 && options.limit_bytes < kArenaPageBytes) {
-        return Error{
-            Errc::bad_argument,
-            fmt::format("a limit of {} is less than a page", format_size(options.limit_bytes)),
-            "device"};
+        std::string const limit = format_size(options.limit_bytes);
+        return Error{Errc::bad_argument, "a limit of " + limit + " is less than a page", "device"};
     }
-    Range range;
+    Result<Range> const range = map_range(options);
+    if (!range.ok()) {
+        return range.error();
+    }
+    std::shared_ptr<Arena> arena(new Arena(*range, options.limit_bytes), &Arena::release_handle);
+    Result<std::int64_t> const slot =
+        register_arena(arena.get(), range->first, range->pages * kArenaPageBytes);
+    if (!slot.ok()) {
+        return slot.error();
+    }
+    arena->slot_ = *slot;
+    return arena;
+}
+
+// As many addresses as wanted, or half as many, until the system grants them.
+Result<Arena::Range> Arena::map_range(ArenaOptions const& options) {
+    std::int64_t const least_bytes = std::max(options.limit_bytes, kLeastVirtualBytes);
     std::int64_t size_bytes = virtual_bytes_for(options);
-    for (;; size_bytes = round_up(size_bytes / 2, kArenaUnitBytes)) {
+    Range range;
+    while (true) {
         // One unit more, to start at a multiple of it.
         range.mapped_bytes = static_cast<std::size_t>(size_bytes + kArenaUnitBytes);
         void* const mapped = ::mmap(
@@ -98,29 +113,22 @@ Result<std::shared_ptr<Arena>> Arena::open(ArenaOptions options) {
             range.mapped = static_cast<std::byte*>(mapped);
             break;
         }
-        if (size_bytes / 2 < std::max(options.limit_bytes, kLeastVirtualBytes)) {
+        if (size_bytes / 2 < least_bytes) {
+            std::string const size = format_size(size_bytes);
             return Error{
-                Errc::out_of_memory,
-                fmt::format("the system refuses {} of addresses", format_size(size_bytes)),
-                "device"};
+                Errc::out_of_memory, "the system refuses " + size + " of addresses", "device"};
         }
+        size_bytes = round_up(size_bytes / 2, kArenaUnitBytes);
     }
+    // A huge page would make pages resident that nobody counts. Old kernels do not know the call.
+    static_cast<void>(::madvise(range.mapped, range.mapped_bytes, MADV_NOHUGEPAGE));
     auto const mapped_at = reinterpret_cast<std::uintptr_t>(range.mapped);
     range.first = range.mapped + (0 - mapped_at) % kArenaUnitBytes;
     range.pages = size_bytes / kArenaPageBytes;
     // Room for a limit full of small blocks, where there are addresses enough for that.
     std::int64_t const limit_pages = options.limit_bytes / kArenaPageBytes;
     range.slab_pages = std::min(range.pages / 4, std::max(range.pages / 16, limit_pages));
-    // A huge page would make pages resident that nobody counts. Old kernels do not know the call.
-    static_cast<void>(::madvise(range.mapped, range.mapped_bytes, MADV_NOHUGEPAGE));
-
-    std::shared_ptr<Arena> arena(new Arena(range, options.limit_bytes), &Arena::release_handle);
-    Result<std::int64_t> const slot = register_arena(arena.get(), range.first, size_bytes);
-    if (!slot.ok()) {
-        return slot.error();
-    }
-    arena->slot_ = *slot;
-    return arena;
+    return range;
 }
 
 Arena::Arena(Range const& range, std::int64_t limit_bytes)

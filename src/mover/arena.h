@@ -41,7 +41,8 @@ struct ArenaUsage {
 /// Bound   used <= resident <= limit at every moment. Without a limit, resident <= the most that
 ///         was ever in use: fragmentation costs nothing
 /// Thread  every function may be called from any thread; a block may be freed from any thread
-/// Order   the memory stays mapped while a block lives, also after the last handle is gone
+/// Order   the memory stays mapped while a block lives, also after the last handle is gone. A
+///         forked child goes on with a copy of its own
 class Arena {
   public:
     /// Fails   Errc::bad_argument (a negative size), Errc::out_of_memory (no addresses left),
@@ -54,6 +55,7 @@ class Arena {
     /// A block of `rounded(size_bytes)` bytes, or nullptr when that would exceed the limit. Never
     /// waits. The bytes are whatever they are. It succeeds whenever
     /// used + rounded(size_bytes) <= limit, and for small blocks also where an open page has room.
+    /// (Where the system grants fewer addresses than were wanted, they too may run out.)
     ///
     /// Units   size_bytes > 0; at most 2048 is small: 64-byte aligned; else page aligned
     [[nodiscard]] void* try_allocate(std::int64_t size_bytes) noexcept;
@@ -88,6 +90,7 @@ class Arena {
     void trim();
 
   private:
+    friend class ArenasAtFork;
     struct Range {
         std::byte* mapped = nullptr;
         std::size_t mapped_bytes = 0;
@@ -95,6 +98,7 @@ class Arena {
         std::int64_t pages = 0;
         std::int64_t slab_pages = 0;
     };
+    [[nodiscard]] static Result<Range> map_range(ArenaOptions const& options);
     Arena(Range const& range, std::int64_t limit_bytes);
     ~Arena();
     static void release_handle(Arena* arena) noexcept;

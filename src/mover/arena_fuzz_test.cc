@@ -7,9 +7,12 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -237,6 +240,28 @@ TEST(ArenaFuzzTest, arenas_come_and_go_while_others_are_asked) {
         thread.join();
     }
     arena_free(block);
+}
+
+TEST(ArenaFuzzTest, a_forked_child_can_allocate_whatever_other_threads_did) {
+    auto const arena = *Arena::open({.limit_bytes = 64 * kPage});
+    std::atomic<bool> stop = false;
+    std::thread busy([&] {
+        while (!stop) {
+            arena_free(arena->try_allocate(8 * kPage));
+        }
+    });
+    for (int i = 0; i < 50; ++i) {
+        pid_t const child = ::fork();
+        if (child == 0) {
+            arena_free(arena->try_allocate(kPage));
+            ::_exit(arena->usage().used_bytes <= 8 * kPage ? 0 : 1);
+        }
+        int status = -1;
+        ASSERT_EQ(::waitpid(child, &status, 0), child);
+        ASSERT_EQ(status, 0);
+    }
+    stop = true;
+    busy.join();
 }
 
 }  // namespace

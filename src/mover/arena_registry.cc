@@ -5,6 +5,8 @@
 
 #include "mover/arena.h"
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
 #include <mutex>
@@ -32,10 +34,36 @@ constinit std::mutex slots_guard;                    ///< of registering and for
 
 }  // namespace
 
+// A fork takes no snapshot of an arena in mid-change: it holds every lock meanwhile.
+class ArenasAtFork {
+  public:
+    static void prepare() {
+        slots_guard.lock();
+        for_each_arena([](Arena& arena) { arena.guard_.lock(); });
+    }
+    static void resume() {
+        for_each_arena([](Arena& arena) { arena.guard_.unlock(); });
+        slots_guard.unlock();
+    }
+
+  private:
+    template <typename Action>
+    static void for_each_arena(Action const& action) {
+        for (ArenaSlot& slot : slots) {
+            if (slot.range.load(std::memory_order_relaxed) != 0) {
+                action(*slot.arena.load(std::memory_order_relaxed));
+            }
+        }
+    }
+};
+
 Result<std::int64_t> register_arena(Arena* arena, std::byte const* first, std::int64_t size_bytes) {
     auto const first_unit = reinterpret_cast<std::uintptr_t>(first) / kArenaUnitBytes;
     auto const units = static_cast<std::uint64_t>(size_bytes / kArenaUnitBytes);
     SPILLWAY_ASSERT(first_unit >> 32 == 0 && units >> 32 == 0, "the range fits into a word");
+    static int const at_fork =
+        ::pthread_atfork(&ArenasAtFork::prepare, &ArenasAtFork::resume, &ArenasAtFork::resume);
+    SPILLWAY_ASSERT(at_fork == 0, "the system takes a fork handler");
     std::lock_guard const lock(slots_guard);
     for (std::size_t i = 0; i < kArenaSlots; ++i) {
         if (slots[i].range.load(std::memory_order_relaxed) != 0) {

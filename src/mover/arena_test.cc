@@ -7,6 +7,9 @@
 #include "mover/cpu_device.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <limits>
@@ -272,6 +275,24 @@ TEST(ArenaDeathTest, a_block_is_freed_once_and_by_its_first_byte) {
     EXPECT_DEATH(arena->free(large), "no live block starts here");
     arena->free(small);
 }
+
+#if !defined(SPILLWAY_SANITIZED)  // whose own needs of addresses are large
+TEST(ArenaTest, fewer_addresses_are_taken_where_the_system_grants_no_more) {
+    pid_t const child = ::fork();
+    if (child == 0) {
+        rlimit const few{std::size_t{1} << 30, std::size_t{1} << 30};
+        ::setrlimit(RLIMIT_AS, &few);
+        Result<std::shared_ptr<Arena>> const fits = Arena::open({.limit_bytes = 64_MiB});
+        bool const works = fits.ok() && (*fits)->try_allocate(64_MiB) != nullptr;
+        Result<std::shared_ptr<Arena>> const none = Arena::open({.limit_bytes = 2_GiB});
+        bool const refused = !none.ok() && none.error().code == Errc::out_of_memory;
+        ::_exit(works && refused ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+}
+#endif
 
 #if defined(__SANITIZE_ADDRESS__)
 TEST(ArenaDeathTest, use_after_free_is_found) {

@@ -44,7 +44,8 @@ class Mover {
     Mover(std::shared_ptr<Device> device, std::unique_ptr<Tier> host, std::unique_ptr<Tier> nvme);
     Mover(Mover const&) = delete;
     Mover& operator=(Mover const&) = delete;
-    /// Waits for what has started; what has not never starts. Hands all rooms back.
+    /// Waits for what has started; what has not never starts. Hands all rooms back. In
+    /// a forked child it does nothing: all of it is the parent's, and no function may be called.
     ~Mover();
 
     /// Sets `size_bytes` (> 0) on an away pool aside for `block`.

@@ -10,6 +10,8 @@
 #include "tier/memory_tier.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -115,6 +117,20 @@ TEST(MoverThreadsTest, a_mover_may_go_while_its_tiers_are_busy) {
             mover->load({2 * i + 1}, {i}, to, nullptr, after);
         }
     }
+}
+
+TEST(MoverThreadsTest, a_forked_child_leaves_the_mover_to_the_parent) {
+    auto mover = mover_on_memory();
+    pid_t const child = ::fork();
+    if (child == 0) {
+        mover.reset();
+        ::_exit(0);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    std::mt19937 random(1);
+    round_trip(*mover, 1, random);
 }
 
 }  // namespace
