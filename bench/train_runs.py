@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -111,7 +112,9 @@ def shared_flags(options: argparse.Namespace, steps: int) -> list[str]:
 
 
 def scratch(options: argparse.Namespace) -> "tempfile.TemporaryDirectory[str]":
-    """A folder of our own on the disk that is measured, gone at the end."""
+    """A folder of our own on the disk that is measured, gone at the end, as is a run under way: a
+    SIGTERM ends this program by an exception."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     place = options.folder or options.build
     place.mkdir(parents=True, exist_ok=True)
     return tempfile.TemporaryDirectory(prefix="runs-", dir=place)
