@@ -37,10 +37,10 @@ class Progress {
     void show(StepNews const& news);
     /// A line of its own, kept.
     void say(std::string const& line);
-
-  private:
+    /// The line on the terminal, if there is one, is kept; what comes next starts a new one.
     void end_line();
 
+  private:
     bool terminal_ = false;
     bool line_open_ = false;
     std::optional<std::chrono::steady_clock::time_point> last_;

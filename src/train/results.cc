@@ -3,12 +3,15 @@
 
 #include "train/results.h"
 
+#include "spillway/units.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 
 namespace spillway::train {
 
@@ -81,6 +84,29 @@ double usual_step_seconds(Results const& results) {
     auto const middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
     std::nth_element(steps.begin(), middle, steps.end());
     return *middle;
+}
+
+std::string summary_of(Results const& results) {
+    std::string line = std::to_string(results.losses.size()) + " steps";
+    if (!results.losses.empty()) {
+        std::array<char, 96> numbers{};
+        std::snprintf(
+            numbers.data(),
+            numbers.size(),
+            ", loss %.4f to %.4f, %.2f s a step",
+            static_cast<double>(results.losses.front()),
+            static_cast<double>(results.losses.back()),
+            usual_step_seconds(results)
+        );
+        line += numbers.data();
+    }
+    if (results.allocator_peak_bytes) {
+        line += ", device peak " + format_size(*results.allocator_peak_bytes);
+    }
+    if (results.process_peak_bytes) {
+        line += ", process peak " + format_size(*results.process_peak_bytes);
+    }
+    return line;
 }
 
 std::string text_of(Results const& results) {

@@ -35,6 +35,9 @@ struct Results {
 /// there is no other; 0 when there is none.
 [[nodiscard]] double usual_step_seconds(Results const& results);
 
+/// "20 steps, loss 5.6370 to 3.0213, 6.12 s a step, device peak 697.4 MiB, process peak 882.8 MiB"
+[[nodiscard]] std::string summary_of(Results const& results);
+
 /// JSON, losses in the shortest form that reads back as the same float.
 [[nodiscard]] std::string text_of(Results const& results);
 

@@ -55,6 +55,17 @@ TEST(results, the_usual_step_leaves_out_the_first) {
     EXPECT_EQ(usual_step_seconds(results), 2);
 }
 
+TEST(results, the_summary_says_what_is_known) {
+    Results results;
+    EXPECT_EQ(summary_of(results), "0 steps");
+    results.losses = {5.5F, 3.25F};
+    results.step_seconds = {9, 1.5};
+    results.allocator_peak_bytes = 1 << 20;
+    EXPECT_EQ(
+        summary_of(results), "2 steps, loss 5.5000 to 3.2500, 1.50 s a step, device peak 1.0 MiB"
+    );
+}
+
 TEST(results, disk_bytes_are_what_came_in_between) {
     Results results;
     results.disk_before = DiskBytes{.read = 10, .written = 20};

@@ -118,6 +118,9 @@ class Run {
             return kInterrupted;
         }
         results_.ok = true;
+        progress_.end_line();
+        std::printf("%s\n", summary_of(results_).c_str());
+        std::fflush(stdout);
         return kDone;
     }
 

@@ -9,7 +9,8 @@ import subprocess
 import tempfile
 import unittest
 
-BUILD = pathlib.Path(os.environ["SPILLWAY_BINARY_DIR"])
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("SPILLWAY_BINARY_DIR", ROOT / "build" / "torch"))
 PROGRAM = BUILD / "bin" / "spillway"
 PLAIN = BUILD / "bench" / "plain_train"
 LIMIT_S = 300
