@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <iostream>
 #include <map>
 #include <string>
@@ -78,6 +77,8 @@ bool drops_in_flight(EventLog const& log) {
         Event const& event = std::get<Event>(entry);
         if (auto const* const finished = std::get_if<Finished>(&event)) {
             copies.erase(finished->command);
+        } else if (auto const* const failed = std::get_if<Failed>(&event)) {
+            copies.erase(failed->command);
         } else if (auto const* const dropped = std::get_if<Dropped>(&event)) {
             for (auto const& [id, value] : copies) {
                 if (value == dropped->value) {
@@ -88,6 +89,9 @@ bool drops_in_flight(EventLog const& log) {
     }
     return false;
 }
+
+/// Runs from which shares say something.
+constexpr std::int64_t kEnough = 200;
 
 /// What the random cases led to: a generator that drew only easy ones would prove little.
 struct Seen {
@@ -100,7 +104,7 @@ struct Seen {
     std::int64_t faults = 0;
     std::int64_t dropped_in_flight = 0;
 
-    void add(Case const&, SimulationResult const& outcome) {
+    void add(SimulationResult const& outcome) {
         ++runs;
         refused += outcome.ok ? 0 : 1;
         moved += outcome.stored_bytes > 0 ? 1 : 0;
@@ -136,18 +140,9 @@ struct Seen {
               dropped_in_flight}) {
             EXPECT_GT(count * 100, runs) << "less than one run in a hundred";
         }
-        std::printf(
-            "%lld runs: %lld refused, %lld moved, %lld returned, %lld read ahead, %lld cancelled, "
-            "%lld with faults, %lld dropped in flight\n",
-            static_cast<long long>(runs),
-            static_cast<long long>(refused),
-            static_cast<long long>(moved),
-            static_cast<long long>(returned),
-            static_cast<long long>(read_ahead),
-            static_cast<long long>(cancelled),
-            static_cast<long long>(faults),
-            static_cast<long long>(dropped_in_flight)
-        );
+        std::cout << runs << " runs: " << refused << " refused, " << moved << " moved, " << returned
+                  << " returned, " << read_ahead << " read ahead, " << cancelled << " cancelled, "
+                  << faults << " with faults, " << dropped_in_flight << " dropped in flight\n";
     }
 };
 
@@ -158,9 +153,9 @@ TEST(ExecutorFuzz, every_promise_is_kept) {
         Result<SimulationResult> const outcome = simulate_case(subject);
         ASSERT_TRUE(outcome.ok()) << rerun(seed) << outcome.error().message();
         ASSERT_TRUE(validate(outcome->timeline).ok()) << rerun(seed);
-        seen.add(subject, *outcome);
+        seen.add(*outcome);
     }
-    if (!one_seed()) {
+    if (seen.runs >= kEnough) {
         seen.expect_variety();
     }
 }
@@ -189,7 +184,9 @@ std::vector<std::string> program_of(EventLog const& log) {
 
 TEST(ExecutorFuzz, completions_only_open_gates) {
     std::int64_t compared = 0;
+    std::int64_t tried = 0;
     for (std::uint64_t const seed : seeds(2000)) {
+        ++tried;
         Case subject = random_case(seed);
         subject.how.fail_store = 0;
         subject.how.fail_load = 0;
@@ -211,7 +208,8 @@ TEST(ExecutorFuzz, completions_only_open_gates) {
             compared += one->loaded_bytes > 0 ? 1 : 0;
         }
     }
-    EXPECT_TRUE(one_seed() || compared > 200) << compared << " of the runs loaded something";
+    EXPECT_TRUE(one_seed() || compared * slower() > 200)
+        << compared << " of the runs loaded something";
 }
 
 TEST(ExecutorFuzz, an_ample_budget_moves_nothing) {

@@ -38,6 +38,8 @@ class Seeds {
 };
 
 [[nodiscard]] Seeds seeds(std::uint64_t count);
+/// How many times fewer seeds this build tries: more than 1 under a sanitizer.
+[[nodiscard]] std::uint64_t slower();
 /// Was one seed asked for?
 [[nodiscard]] bool one_seed();
 /// "seed 7 (again: --gtest_filter=Suite.test --seed=7): "
