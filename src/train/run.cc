@@ -98,17 +98,14 @@ class Run {
     int train() {
         trainer_ = std::make_unique<Trainer>(options_, prepared_.shape, prepared_.corpus, budget_);
         start();
-        InterruptWatch const interrupt;
         results_.disk_before = disk_bytes();
-        std::int64_t saved = step_;
-        while (step_ < options_.steps && !interrupt.asked()) {
+        while (step_ < options_.steps && !interrupt_.asked()) {
             one_step();
             if (options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0) {
                 save();
-                saved = step_;
             }
         }
-        if (!options_.checkpoint.empty() && saved != step_) {
+        if (!options_.checkpoint.empty() && step_ > 0 && saved_step_ != step_) {
             save();
         }
         note_outcome();
@@ -184,11 +181,14 @@ class Run {
         save_checkpoint(
             options_.checkpoint, step_, settings, trainer_->model(), trainer_->optimizer()
         );
+        saved_step_ = step_;
     }
 
     std::string saved_words() const {
-        return options_.checkpoint.empty() ? ", without --checkpoint"
-                                           : ", checkpoint in " + options_.checkpoint;
+        if (saved_step_ == step_) {
+            return ", checkpoint in " + options_.checkpoint;
+        }
+        return options_.checkpoint.empty() ? ", without --checkpoint" : ", no checkpoint yet";
     }
 
     // "step 3, backward: " unless the error says so itself; steps count from 0 there.
@@ -246,7 +246,9 @@ class Run {
     Prepared prepared_;
     Progress progress_;
     Results results_;
+    InterruptWatch const interrupt_;
     std::int64_t step_ = 0;
+    std::int64_t saved_step_ = -1;  ///< of this run's newest checkpoint
     std::unique_ptr<Trainer> trainer_;
 };
 

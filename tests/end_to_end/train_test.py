@@ -3,10 +3,10 @@
 """`spillway train` as a user runs it: results, budgets, checkpoints, Ctrl-C, kill -9."""
 
 import json
+import os
 import pathlib
 import re
 import signal
-import subprocess
 import time
 import unittest
 
@@ -147,18 +147,23 @@ class Interrupted(InFolder):
         self.assertEqual(begun + rest, whole)
 
     def test_a_second_ctrl_c_ends_at_once(self):
-        process = self.start("--layers", "4", "--batch", "64", "--steps", "3", "--checkpoint", "ckpt")
-        while "Threads:" in (text := pathlib.Path(f"/proc/{process.pid}/status").read_text()):
-            if not int(re.search(r"SigCgt:\s*(\w+)", text).group(1), 16) & (1 << (signal.SIGINT - 1)):
-                time.sleep(0.02)
-                continue
-            break
+        process = self.start("--layers", "8", "--batch", "8", "--steps", "3", "--checkpoint", "ckpt")
+        self.wait_for_resident(process, 600 << 20)  # in the middle of the first forward
         process.send_signal(signal.SIGINT)
         process.stderr.readline()
         process.stderr.readline()
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(20), 130)
         self.assertFalse(pathlib.Path(self.path("ckpt")).exists())
+
+    def wait_for_resident(self, process, size_bytes: int):
+        until = time.monotonic() + LIMIT_S
+        while time.monotonic() < until:
+            pages = int(pathlib.Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+            if pages * os.sysconf("SC_PAGE_SIZE") >= size_bytes:
+                return
+            time.sleep(0.01)
+        self.fail("the run did not get that far")
 
 
 class Killed(InFolder):
