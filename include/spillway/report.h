@@ -4,19 +4,14 @@
 // What a session did: the numbers that a user sees. Plain struct; no torch, no threads.
 #pragma once
 
+#include "base/phase.h"
+
 #include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace spillway {
-
-/// The parts of a training step. Peaks and messages are told by phase.
-enum class Phase : std::uint8_t { setup, forward, backward, update };
-inline constexpr std::size_t kPhases = 4;
-
-/// "setup", "forward", "backward", "update".
-[[nodiscard]] std::string_view name_of(Phase phase);
 
 /// Thread  a value; filled by Session::report() under the session's lock
 /// Units   bytes and nanoseconds, counted since the session was opened

@@ -31,6 +31,9 @@ class Executor::Impl {
 
     std::vector<Command> answer(Event const& event);
     [[nodiscard]] LedgerView ledger() const;
+    [[nodiscard]] bool all_on_device() const {
+        return ledger_.used_bytes() == std::array<std::int64_t, kPools>{};
+    }
 
     ExecutorOptions const options_;
 
@@ -38,7 +41,7 @@ class Executor::Impl {
     // One overload an event.
     void take(Begin const& event);
     void take(End const& event);
-    void take(StageBegan const& event);
+    void take(PhaseBegan const& event);
     void take(Point const& event);
     void take(Saved const& event);
     void take(Need const& event);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/ids.h"
+#include "base/phase.h"
 #include "base/place.h"
 #include "plan/plan.h"
 #include "trace/slot.h"
@@ -25,9 +26,6 @@ struct Usage {
     bool operator==(Usage const&) const = default;
 };
 
-/// What part of a step runs.
-enum class Stage : std::uint8_t { setup, forward, backward, update };
-
 // Program events.
 
 /// A training step begins or ends.
@@ -39,11 +37,11 @@ struct End {
     std::int64_t step = 0;
     bool operator==(End const&) const = default;
 };
-/// A stage of the step begins.
-struct StageBegan {
-    Stage stage = Stage::setup;
+/// A phase of the step begins.
+struct PhaseBegan {
+    Phase phase = Phase::setup;
     Usage usage;
-    bool operator==(StageBegan const&) const = default;
+    bool operator==(PhaseBegan const&) const = default;
 };
 /// A point of the program: which values only the saved graph still holds, so that dropping them
 /// gives their bytes back.
@@ -106,7 +104,7 @@ struct Dropped {
 using Event = std::variant<
     Begin,
     End,
-    StageBegan,
+    PhaseBegan,
     Point,
     Saved,
     Need,

@@ -20,7 +20,7 @@ std::vector<Event> one_of_each() {
     return {
         Begin{1},
         End{1},
-        StageBegan{Stage::backward, kUsage},
+        PhaseBegan{Phase::backward, kUsage},
         Point{{ValueId{1}, ValueId{2}}, kUsage},
         Saved{ValueId{3}, 4096, {"aten::mul", 1, 2}, kUsage},
         Need{ValueId{3}, kUsage},
@@ -39,7 +39,7 @@ EventLog recorded() {
     Executor executor(log.options);
     std::vector<Event> const events{
         Begin{0},
-        StageBegan{Stage::forward, {0, 0}},
+        PhaseBegan{Phase::forward, {0, 0}},
         Saved{ValueId{0}, 500, {"a", 0, 0}, {500, 500}},
         Saved{ValueId{1}, 400, {"b", 0, 0}, {900, 900}},
         Point{{ValueId{0}}, {900, 900}},

@@ -25,13 +25,11 @@ std::int64_t read_bytes(JsonView const& view) {
     return view.integer(0, kMostBytes);
 }
 
-constexpr std::array<std::string_view, 4> kStages{"setup", "forward", "backward", "update"};
-
 // In the order of `Event`'s alternatives.
 constexpr std::array<std::string_view, std::variant_size_v<Event>> kEvents{
     "begin",
     "end",
-    "stage",
+    "phase",
     "point",
     "saved",
     "need",
@@ -60,8 +58,8 @@ void put(OrderedJson& json, Begin const& event) {
 void put(OrderedJson& json, End const& event) {
     json["step"] = event.step;
 }
-void put(OrderedJson& json, StageBegan const& event) {
-    json["stage"] = kStages[static_cast<std::size_t>(event.stage)];
+void put(OrderedJson& json, PhaseBegan const& event) {
+    json["phase"] = name_of(event.phase);
     put(json, event.usage);
 }
 void put(OrderedJson& json, Point const& event) {
@@ -120,11 +118,10 @@ CommandId read_fence(JsonView const& view) {
     return CommandId{view.at("command").integer()};
 }
 
-StageBegan read_stage(JsonView const& view) {
-    view.only({"e", "stage", "used_bytes", "peak_bytes"});
-    std::size_t const stage =
-        view.at("stage").one_of({kStages[0], kStages[1], kStages[2], kStages[3]});
-    return {static_cast<Stage>(stage), read_usage(view)};
+PhaseBegan read_phase(JsonView const& view) {
+    view.only({"e", "phase", "used_bytes", "peak_bytes"});
+    std::size_t const phase = view.at("phase").one_of({"setup", "forward", "backward", "update"});
+    return {static_cast<Phase>(phase), read_usage(view)};
 }
 
 Point read_point(JsonView const& view) {
@@ -187,7 +184,7 @@ using EventReader = Event (*)(JsonView const&);
 constexpr std::array<EventReader, kEvents.size()> kReaders{
     [](JsonView const& view) -> Event { return Begin{read_step(view)}; },
     [](JsonView const& view) -> Event { return End{read_step(view)}; },
-    [](JsonView const& view) -> Event { return read_stage(view); },
+    [](JsonView const& view) -> Event { return read_phase(view); },
     [](JsonView const& view) -> Event { return read_point(view); },
     [](JsonView const& view) -> Event { return read_saved(view); },
     [](JsonView const& view) -> Event { return read_need(view); },

@@ -31,6 +31,10 @@ LedgerView Executor::ledger() const {
     return impl_->ledger();
 }
 
+bool Executor::all_on_device() const {
+    return impl_->all_on_device();
+}
+
 ExecutorOptions const& Executor::options() const {
     return impl_->options_;
 }
@@ -79,9 +83,9 @@ void Executor::Impl::take(Begin const&) {
 
 void Executor::Impl::take(End const&) {}
 
-void Executor::Impl::take(StageBegan const& event) {
+void Executor::Impl::take(PhaseBegan const& event) {
     see(event.usage);
-    in_backward_ = event.stage == Stage::backward;
+    in_backward_ = event.phase == Phase::backward;
     ordered_ = false;
 }
 
@@ -226,6 +230,8 @@ void Executor::Impl::take(Failed const& event) {
         case Work::load:
             if (value->load_fence == event.command) {
                 load_ended(flight.value, *value, false);
+                say(CommandKind::note, Lane::compute).text =
+                    "a load failed (" + event.why + "); if it was read ahead, it is tried again";
             }
             return;
         case Work::drop:

@@ -70,6 +70,8 @@ class Executor {
     [[nodiscard]] std::vector<Command> on(Event const& event);
 
     [[nodiscard]] LedgerView ledger() const;
+    /// No value has a copy away, not even one under way.
+    [[nodiscard]] bool all_on_device() const;
     [[nodiscard]] ExecutorOptions const& options() const;
 
   private:

@@ -9,6 +9,7 @@
 #include "executor/chooser.h"
 
 #include <cstdint>
+#include <memory_resource>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -45,7 +46,7 @@ struct Value {
 class ValueTable {
   public:
     using Key = std::pair<std::int64_t, ValueId>;  ///< (distance, id)
-    using Order = std::set<Key>;
+    using Order = std::pmr::set<Key>;
 
     Value& add(ValueId id, Value value);
     [[nodiscard]] Value* find(ValueId id);
@@ -79,12 +80,13 @@ class ValueTable {
     void take_out(ValueId id, Value const& value);
     void file(ValueId id, Value const& value);
 
-    std::unordered_map<ValueId, Value> values_;
-    Order storable_;
-    Order last_resort_;
-    Order droppable_;
-    Order absent_;
-    Order orphans_;
+    std::pmr::unsynchronized_pool_resource memory_;  ///< nodes come and go with every value
+    std::pmr::unordered_map<ValueId, Value> values_{&memory_};
+    Order storable_{&memory_};
+    Order last_resort_{&memory_};
+    Order droppable_{&memory_};
+    Order absent_{&memory_};
+    Order orphans_{&memory_};
     std::int64_t held_bytes_ = 0;
     std::int64_t droppable_bytes_ = 0;
 };

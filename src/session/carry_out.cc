@@ -65,7 +65,8 @@ Result<void> Loop::execute(Command const& command) {
     }
     switch (command.kind) {
         case CommandKind::reserve:
-            return reserve(command);
+            reserve(command);
+            return {};
         case CommandKind::release:
             release(command);
             return {};
@@ -91,32 +92,21 @@ Result<void> Loop::execute(Command const& command) {
     return {};
 }
 
-Result<void> Loop::reserve(Command const& command) {
+void Loop::reserve(Command const& command) {
     if (command.pool != Pool::device) {
         Result<void> const room = mover_->reserve(command.pool, command.block, command.size_bytes);
         if (!room.ok()) {
             fail(command, room.error());
         }
-        return {};
+        return;
     }
-    for (;;) {
-        Result<void*> const memory = mover_->reserve_device(command.size_bytes);
-        if (memory.ok()) {
-            std::lock_guard const lock(mutex_);
-            returning_[command.value] = *memory;
-            return {};
-        }
-        if (!command.optional) {
-            Result<void> const room = make_room(command.size_bytes, {});
-            if (room.ok()) {
-                continue;
-            }
-            fail(command, room.error());
-            return {};
-        }
+    Result<void*> const memory = mover_->reserve_device(command.size_bytes);
+    if (!memory.ok()) {
         fail(command, memory.error());
-        return {};
+        return;
     }
+    std::lock_guard const lock(mutex_);
+    returning_[command.value] = *memory;
 }
 
 void Loop::release(Command const& command) {

@@ -52,11 +52,16 @@ Usage Loop::usage() {
 
 void Loop::tell(Event const& event, std::vector<Command>& commands) {
     std::vector<Command> reply = executor_.on(event);
+    all_on_device_ = executor_.all_on_device();
     if (log_) {
         *log_ << to_text(event) << '\n';
         for (Command const& command : reply) {
             *log_ << to_text(command) << '\n';
         }
+    }
+    if (commands.empty()) {
+        commands.swap(reply);
+        return;
     }
     commands.insert(
         commands.end(), std::make_move_iterator(reply.begin()), std::make_move_iterator(reply.end())
@@ -81,9 +86,13 @@ void Loop::take_queued(std::vector<Command>& commands) {
     for (Event const& event : std::exchange(queued_, {})) {
         tell(event, commands);
     }
+    if (!any_dropped_.load()) {
+        return;
+    }
     std::vector<ValueId> dropped;
     {
         std::lock_guard const lock(dropped_mutex_);
+        any_dropped_ = false;
         dropped.swap(dropped_);
     }
     for (ValueId const value : dropped) {
@@ -115,7 +124,7 @@ void Loop::phase(Phase phase) {
         std::lock_guard const lock(mutex_);
         Usage const now = usage();  // what was until here belongs to the phase that ends
         phase_ = phase;
-        commands = post(StageBegan{static_cast<Stage>(phase), now});
+        commands = post(PhaseBegan{phase, now});
     }
     (void)execute(commands);
 }
@@ -144,27 +153,43 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, std::vector<
         std::lock_guard const lock(mutex_);
         ++report_.saved_values;
         report_.saved_bytes += size_bytes;
-        commands = post(Saved{value, size_bytes, std::move(slot), usage()});
+        Usage const now = usage();
+        commands = post(Saved{value, size_bytes, std::move(slot), now});
         if (!sole.empty()) {
-            tell(Point{std::move(sole), usage()}, commands);
+            tell(Point{std::move(sole), now}, commands);
         }
     }
     (void)execute(commands);
 }
 
 Result<void> Loop::need(ValueId value) {
-    std::vector<Command> commands;
-    {
-        std::unique_lock lock(mutex_);
-        bound_.wait(lock, [&] { return binding_.count(value) == 0; });
-        commands = post(Need{value, usage()});
-        for (Command const& command : commands) {
-            if (command.kind == CommandKind::bind) {
-                binding_.insert(command.value);
+    for (;;) {
+        std::vector<Command> commands;
+        {
+            std::unique_lock lock(mutex_);
+            bound_.wait(lock, [&] { return binding_.count(value) == 0; });
+            commands = post(Need{value, usage()});
+            for (Command const& command : commands) {
+                if (command.kind == CommandKind::bind) {
+                    binding_.insert(command.value);
+                }
             }
         }
+        Result<void> outcome = execute(commands);
+        if (outcome.ok() || outcome.error().code != Errc::out_of_memory) {
+            return outcome;
+        }
+        // A store failed meanwhile, or another thread allocated: room is asked for at the top,
+        // never in the middle of a reply, and then the value once more.
+        auto const asked = std::find_if(commands.begin(), commands.end(), [&](Command const& c) {
+            return c.kind == CommandKind::reserve && c.value == value && c.pool == Pool::device;
+        });
+        Result<void> const room =
+            asked == commands.end() ? outcome : make_room(asked->size_bytes, {});
+        if (!room.ok()) {
+            return room;
+        }
     }
-    return execute(commands);
 }
 
 Result<void> Loop::make_room(std::int64_t size_bytes, std::vector<ValueId> sole) {
@@ -188,6 +213,7 @@ Result<void> Loop::make_room(std::int64_t size_bytes, std::vector<ValueId> sole)
 void Loop::dropped(ValueId value) noexcept {
     std::lock_guard const lock(dropped_mutex_);
     dropped_.push_back(value);
+    any_dropped_ = true;
 }
 
 void Loop::settle() {

@@ -13,6 +13,7 @@
 #include "spillway/report.h"
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <fstream>
@@ -66,6 +67,9 @@ class Loop {
     /// Fails   Errc::out_of_memory when nothing eligible is left
     [[nodiscard]] Result<void> make_room(std::int64_t size_bytes, std::vector<ValueId> sole);
 
+    /// True while no value has a copy away: then no `need` has an answer, and none has to be asked.
+    [[nodiscard]] bool all_on_device() const { return all_on_device_.load(); }
+
     // Queued events.
     /// No saved tensor refers to the value any more. Never waits.
     void dropped(ValueId value) noexcept;
@@ -87,7 +91,7 @@ class Loop {
     [[nodiscard]] Result<void> execute(Command const& command);
     [[nodiscard]] Error const* failure_of(Command const& command);
     void fail(Command const& command, Error const& error);
-    [[nodiscard]] Result<void> reserve(Command const& command);
+    void reserve(Command const& command);
     void release(Command const& command);
     void store(Command const& command);
     void load(Command const& command);
@@ -114,8 +118,11 @@ class Loop {
     std::int64_t step_ = 0;
     Report report_;
 
+    std::atomic<bool> all_on_device_ = true;
+
     std::mutex dropped_mutex_;
     std::vector<ValueId> dropped_;
+    std::atomic<bool> any_dropped_ = false;
 };
 
 }  // namespace spillway

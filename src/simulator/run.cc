@@ -11,14 +11,6 @@
 
 namespace spillway {
 
-static_assert(
-    static_cast<int>(TraceStage::setup) == static_cast<int>(Stage::setup) &&
-        static_cast<int>(TraceStage::forward) == static_cast<int>(Stage::forward) &&
-        static_cast<int>(TraceStage::backward) == static_cast<int>(Stage::backward) &&
-        static_cast<int>(TraceStage::update) == static_cast<int>(Stage::update),
-    "a trace's stages are the events' stages"
-);
-
 SimulatorRun::SimulatorRun(
     Trace const& trace,
     Machine const& machine,
@@ -61,7 +53,7 @@ Result<SimulationResult> SimulatorRun::run(Plan const* plan) {
 void SimulatorRun::run_step(std::int64_t step) {
     first_value_ = step * static_cast<std::int64_t>(trace_.values.size());
     live_.assign(trace_.values.size(), false);
-    in_stage_ = false;
+    in_phase_ = false;
     last_highest_floor_bytes_ = std::exchange(highest_floor_bytes_, 0);
     ask(Begin{step});
     for (at_point_ = 0; at_point_ < trace_.points.size() && going(); ++at_point_) {
@@ -73,7 +65,7 @@ void SimulatorRun::run_step(std::int64_t step) {
 }
 
 void SimulatorRun::run_point(TracePoint const& point) {
-    enter_stage(point.stage);
+    enter_phase(point.phase);
     if (point.floor_bytes < floor_bytes_ && !set_floor(point.floor_bytes)) {
         return;
     }
@@ -95,15 +87,15 @@ void SimulatorRun::run_point(TracePoint const& point) {
     end_point(point);
 }
 
-void SimulatorRun::enter_stage(TraceStage stage) {
-    if (in_stage_ && stage == stage_) {
+void SimulatorRun::enter_phase(Phase phase) {
+    if (in_phase_ && phase == phase_) {
         return;
     }
-    in_stage_ = true;
-    stage_ = stage;
+    in_phase_ = true;
+    phase_ = phase;
     deliver();
-    ask(StageBegan{static_cast<Stage>(stage), usage()});
-    if (stage == TraceStage::backward && how_.order != OrderHint::none) {
+    ask(PhaseBegan{phase, usage()});
+    if (phase == Phase::backward && how_.order != OrderHint::none) {
         tell_order();
     }
 }
@@ -190,7 +182,7 @@ void SimulatorRun::compute(std::int64_t duration_ns) {
     result_.compute_ns += duration_ns;
     if (duration_ns > 0) {
         result_.timeline.spans.push_back(
-            {Lane::compute, std::string(name_of(stage_)), ValueId{}, 0, start_ns, lanes_.now_ns()}
+            {Lane::compute, std::string(name_of(phase_)), ValueId{}, 0, start_ns, lanes_.now_ns()}
         );
     }
 }

@@ -35,7 +35,7 @@ class SimulatorRun {
     // The program.
     void run_step(std::int64_t step);
     void run_point(TracePoint const& point);
-    void enter_stage(TraceStage stage);
+    void enter_phase(Phase phase);
     void tell_order();
     [[nodiscard]] bool need(ValueId value);
     void ask_need(ValueId value);
@@ -102,8 +102,8 @@ class SimulatorRun {
     std::int64_t floor_bytes_ = 0;
     std::int64_t highest_floor_bytes_ = 0;       ///< in this step, as the executor was told
     std::int64_t last_highest_floor_bytes_ = 0;  ///< in the step before
-    bool in_stage_ = false;
-    TraceStage stage_ = TraceStage::setup;
+    bool in_phase_ = false;
+    Phase phase_ = Phase::setup;
     ValueId needed_;  ///< answered now
     bool answering_need_ = false;
     std::int64_t missing_bytes_ = 0;  ///< what a returning value found no room for

@@ -41,7 +41,7 @@ Trace chain(std::int64_t layers, std::int64_t duration_ns) {
     }
     for (std::int64_t i = layers - 1; i >= 0; --i) {
         trace.points.push_back(
-            {.stage = TraceStage::backward,
+            {.phase = Phase::backward,
              .duration_ns = 2 * duration_ns,
              .floor_bytes = 100,
              .needed = {ValueId{i}},

@@ -50,15 +50,6 @@ std::shared_ptr<TorchSession> session_of_this_thread() {
     return process.session.lock();
 }
 
-/// Which function frees a block follows from its address, so that a block may outlive its session.
-void free_block(void* block) {
-    if (arena_of(block) != nullptr) {
-        arena_free(block);
-    } else {
-        c10::free_cpu(block);
-    }
-}
-
 class ForwardingAllocator final : public c10::Allocator {
   public:
     c10::DataPtr allocate(std::size_t size_bytes) override {
@@ -132,6 +123,15 @@ class CountingAllocator final : public c10::Allocator {
 constexpr std::uint8_t kPriority = 100;  // above torch's own allocators
 
 }  // namespace
+
+// Which function frees a block follows from its address, so that a block may outlive its session.
+void free_block(void* block) {
+    if (arena_of(block) != nullptr) {
+        arena_free(block);
+    } else {
+        c10::free_cpu(block);
+    }
+}
 
 void install_allocator() {
     static std::once_flag once;

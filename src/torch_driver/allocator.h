@@ -14,6 +14,10 @@ class TorchSession;
 /// Puts our allocator in front of torch's, once a process.
 void install_allocator();
 
+/// How every block of that allocator is freed; a storage with this deleter has one of its blocks,
+/// whole.
+void free_block(void* block);
+
 /// From now on the calling thread's (or, `whole_process`, every thread's) CPU allocations come from
 /// `session`, until it is closed. A later call takes its place.
 void allocate_from(std::shared_ptr<TorchSession> const& session, bool whole_process);

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "mover/arena.h"
+#include "torch_driver/allocator.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/core/Storage.h>
@@ -54,46 +55,50 @@ void Registry::own(std::vector<at::Tensor> const& tensors) {
     }
 }
 
-bool Registry::eligible(at::Tensor const& tensor) {
-    if (tensor.key_set() != plain_keys_ || !tensor.has_storage()) {
-        return false;
-    }
-    c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
-    if (static_cast<std::int64_t>(storage->nbytes()) < min_value_bytes_ ||
-        !device_.owns(storage->data())) {
-        return false;
-    }
-    std::lock_guard const lock(mutex_);
-    return owned_.count(storage) == 0;
+/// Called with the mutex held.
+bool Registry::may_move(at::Tensor const& tensor, c10::StorageImpl const& storage) const {
+    return tensor.key_set() == plain_keys_ &&
+           static_cast<std::int64_t>(storage.nbytes()) >= min_value_bytes_ &&
+           storage.data_ptr().get_deleter() == &free_block && device_.owns(storage.data()) &&
+           owned_.count(const_cast<c10::StorageImpl*>(&storage)) == 0;
 }
 
-bool Registry::add(SavedHook& hook, std::int64_t& size_bytes) {
-    c10::StorageImpl* const storage = hook.kept_.storage().unsafeGetStorageImpl();
+Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor) {
+    if (!tensor.has_storage()) {
+        return Filed::passed;
+    }
+    c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
     std::lock_guard const lock(mutex_);
-    auto const known = value_of_.find(storage);
-    if (known != value_of_.end()) {
+    if (!may_move(tensor, *storage)) {
+        return Filed::passed;
+    }
+    auto const [known, is_new] = value_of_.try_emplace(storage, ValueId{next_value_});
+    if (!is_new) {
         Entry& entry = entries_.at(known->second);
         if (entry.version == hook.saved_version_) {
             entry.hooks.push_back(&hook);
             hook.value_ = known->second;
-            return false;
+            return Filed::known;
         }
+        known->second = ValueId{next_value_};  // written in place since: another value
     }
-    ValueId const value{next_value_++};
-    hook.value_ = value;
-    size_bytes = device_.size_of(storage->data());
+    hook.value_ = ValueId{next_value_++};
     entries_.emplace(
-        value,
+        hook.value_,
         Entry{
-            .hooks = {&hook},
+            .hooks = std::pmr::vector<SavedHook*>({&hook}, &memory_),
             .storage = storage,
             .version = hook.saved_version_,
             .storage_bytes = storage->nbytes(),
-            .size_bytes = size_bytes}
+            .size_bytes = device_.rounded(static_cast<std::int64_t>(storage->nbytes()))}
     );
-    value_of_.insert_or_assign(storage, value);
-    not_sole_.push_back(value);
-    return true;
+    not_sole_.push_back(hook.value_);
+    return Filed::fresh;
+}
+
+std::int64_t Registry::size_of(SavedHook const& hook) const {
+    std::lock_guard const lock(mutex_);
+    return entries_.at(hook.value_).size_bytes;
 }
 
 /// Called with the mutex held.
@@ -233,7 +238,7 @@ void Registry::drop(ValueId value) {
 }
 
 void Registry::bind(ValueId value, void* memory) {
-    c10::DataPtr data(memory, memory, &arena_free, c10::Device(c10::kCPU));
+    c10::DataPtr data(memory, memory, &free_block, c10::Device(c10::kCPU));
     std::lock_guard const lock(mutex_);
     auto const at = entries_.find(value);
     if (at == entries_.end()) {

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -30,12 +31,19 @@ class Registry final : public Driver {
     /// Storages that are not activations; refreshed by further calls.
     void own(std::vector<at::Tensor> const& tensors);
 
-    /// Whether a saved tensor may be moved: a plain strided CPU tensor, no subclass, large enough,
-    /// on a storage of the session's device that is no parameter's, buffer's or gradient's.
-    [[nodiscard]] bool eligible(at::Tensor const& tensor);
+    /// What became of a tensor that was saved.
+    enum class Filed : std::uint8_t {
+        passed,  ///< not eligible: kept as plain autograd keeps it
+        known,   ///< one more hook of a value that was saved before
+        fresh,   ///< a new value
+    };
 
-    /// Files the hook under its storage's value. True when the value is new.
-    [[nodiscard]] bool add(SavedHook& hook, std::int64_t& size_bytes);
+    /// Files the hook, which keeps `tensor`'s alias, under its storage's value if the tensor may be
+    /// moved: a plain strided CPU tensor, no subclass, large enough, on a storage that the
+    /// session's device allocated and that is no parameter's, buffer's or gradient's.
+    [[nodiscard]] Filed file(SavedHook& hook, at::Tensor const& tensor);
+    /// The device bytes of a value that was filed, as the device rounds.
+    [[nodiscard]] std::int64_t size_of(SavedHook const& hook) const;
     /// A hook dies. Its value ends with its last hook.
     void forget(SavedHook& hook) noexcept;
     /// The tensor that a hook stands for; undefined while the value is away.
@@ -65,13 +73,14 @@ class Registry final : public Driver {
 
   private:
     struct Entry {
-        std::vector<SavedHook*> hooks;
+        std::pmr::vector<SavedHook*> hooks;
         c10::StorageImpl* storage = nullptr;  ///< alive while a hook keeps an alias; else null
         std::uint32_t version = 0;
         std::size_t storage_bytes = 0;  ///< as torch asked
         std::int64_t size_bytes = 0;    ///< as the device rounded
     };
 
+    [[nodiscard]] bool may_move(at::Tensor const& tensor, c10::StorageImpl const& storage) const;
     [[nodiscard]] bool is_sole(Entry const& entry) const;
     void unlink_storage(ValueId value, Entry& entry);
 
@@ -81,8 +90,9 @@ class Registry final : public Driver {
 
     mutable std::mutex mutex_;
     std::unordered_map<c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> owned_;
-    std::unordered_map<c10::StorageImpl*, ValueId> value_of_;
-    std::unordered_map<ValueId, Entry> entries_;
+    std::pmr::unsynchronized_pool_resource memory_;  ///< nodes come and go with every saved tensor
+    std::pmr::unordered_map<c10::StorageImpl*, ValueId> value_of_{&memory_};
+    std::pmr::unordered_map<ValueId, Entry> entries_{&memory_};
     std::vector<ValueId> not_sole_;  ///< candidates to be sole, oldest first
     std::size_t next_candidate_ = 0;
     std::int64_t next_value_ = 0;

@@ -50,12 +50,9 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
     original_ = WeakTensor(tensor.getIntrusivePtr());
     origin_ = origin_of(tensor);
     // The node that saves has just taken its number; a tensor of that node is its own output.
-    is_output_ = origin_.number + 1 == at::sequence_number::peek() && origin_.node != nullptr;
-    session_->count_saved();
-    if (session_->registry().eligible(tensor)) {
-        node_number_ = at::sequence_number::peek();
-        session_->save(*this);
-    }
+    is_output_ = origin_.node != nullptr && origin_.number + 1 == at::sequence_number::peek();
+    node_number_ = at::sequence_number::peek();
+    session_->save(*this, tensor);
 }
 
 at::Tensor SavedHook::call_unpack_hook() {

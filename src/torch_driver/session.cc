@@ -15,12 +15,6 @@
 
 namespace spillway {
 
-std::string_view name_of(Phase phase) {
-    constexpr std::array<std::string_view, kPhases> kNames{
-        "setup", "forward", "backward", "update"};
-    return kNames[static_cast<std::size_t>(phase)];
-}
-
 Session::Session(std::shared_ptr<TorchSession> impl)
     : impl_(std::move(impl)), watch_(std::make_unique<OperatorWatch>()) {}
 

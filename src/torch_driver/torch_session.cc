@@ -27,8 +27,9 @@ namespace {
 /// transfer's bookkeeping. Measured with bench-hook and bench-step (docs/overview.md).
 constexpr std::int64_t kMinValueBytes = 65536;
 
-/// How many not yet sole values are looked at for every saved one.
-constexpr std::size_t kLooksPerSave = 8;
+/// How many not yet sole values are looked at for every saved one: more than one, so that their
+/// number does not grow.
+constexpr std::size_t kLooksPerSave = 3;
 
 Result<std::unique_ptr<Tier>> open_host(std::int64_t budget_bytes) {
     if (budget_bytes <= 0) {
@@ -132,27 +133,34 @@ TorchSession::~TorchSession() {
     loop_.reset();  // ends what is in flight while the registry is still there
 }
 
-Slot TorchSession::slot_of(SavedHook const& hook) {
+Slot TorchSession::slot_of(Origin const& origin) {
     std::lock_guard const lock(slots_mutex_);
-    std::string& name = names_[hook.origin().node];
-    if (name.empty()) {
-        name = hook.origin().name();
+    Producer& producer = producers_[{origin.node, origin.output}];
+    if (producer.name.empty()) {
+        producer.name = origin.name();
     }
-    std::string key = name + ':' + std::to_string(hook.origin().output);
-    auto const output = static_cast<std::int32_t>(hook.origin().output);
-    return {name, output, occurrences_[std::move(key)]++};
+    return {producer.name, static_cast<std::int32_t>(origin.output), producer.saved++};
 }
 
 void TorchSession::begin_pass() {
     std::lock_guard const lock(slots_mutex_);
-    occurrences_.clear();
+    for (auto& [key, producer] : producers_) {
+        producer.saved = 0;
+    }
 }
 
-void TorchSession::save(SavedHook& hook) {
-    eligible_tensors_.fetch_add(1, std::memory_order_relaxed);
-    std::int64_t size_bytes = 0;
-    if (registry_.add(hook, size_bytes)) {
-        loop_->saved(hook.value(), size_bytes, slot_of(hook), registry_.newly_sole(kLooksPerSave));
+void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
+    saved_tensors_.fetch_add(1, std::memory_order_relaxed);
+    Registry::Filed const filed = registry_.file(hook, tensor);
+    if (filed == Registry::Filed::passed) {
+        passed_tensors_.fetch_add(1, std::memory_order_relaxed);
+    } else if (filed == Registry::Filed::fresh) {
+        loop_->saved(
+            hook.value(),
+            registry_.size_of(hook),
+            slot_of(hook.origin()),
+            registry_.newly_sole(kLooksPerSave)
+        );
     }
 }
 
@@ -169,6 +177,9 @@ void TorchSession::tell_backward_order() {
 }
 
 at::Tensor TorchSession::bring_back(SavedHook const& hook) {
+    if (loop_->all_on_device()) {
+        return registry_.tensor_of(hook);  // nothing has left, so nothing is asked
+    }
     tell_backward_order();
     for (;;) {
         Result<void> const there = loop_->need(hook.value());
@@ -216,7 +227,7 @@ std::string TorchSession::place() const {
 Report TorchSession::report() const {
     Report report = loop_->report();
     report.saved_tensors = saved_tensors_.load();
-    report.passed_tensors = report.saved_tensors - eligible_tensors_.load();
+    report.passed_tensors = passed_tensors_.load();
     return report;
 }
 

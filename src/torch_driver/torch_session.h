@@ -15,11 +15,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <typeinfo>
-#include <unordered_map>
+#include <utility>
 
 namespace spillway {
 
@@ -38,8 +39,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
 
     // For hooks.
     [[nodiscard]] Registry& registry() { return registry_; }
-    void count_saved() { saved_tensors_.fetch_add(1, std::memory_order_relaxed); }
-    void save(SavedHook& hook);
+    void save(SavedHook& hook, at::Tensor const& tensor);
     [[nodiscard]] at::Tensor bring_back(SavedHook const& hook);
 
     // For the allocator.
@@ -61,18 +61,21 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
         std::int64_t min_value_bytes
     );
     void tell_backward_order();
-    [[nodiscard]] Slot slot_of(SavedHook const& hook);
+    [[nodiscard]] Slot slot_of(Origin const& origin);
 
     std::shared_ptr<Device> device_;
     Registry registry_;
     std::unique_ptr<Loop> loop_;
     std::atomic<std::int64_t> saved_tensors_{0};
-    std::atomic<std::int64_t> eligible_tensors_{0};
+    std::atomic<std::int64_t> passed_tensors_{0};
     std::atomic<int> graph_task_{-1};  ///< the backward whose order was told
 
     std::mutex slots_mutex_;
-    std::unordered_map<std::string, std::int32_t> occurrences_;  ///< by producer and output
-    std::unordered_map<std::type_info const*, std::string> names_;
+    struct Producer {
+        std::string name;
+        std::int32_t saved = 0;  ///< values since the pass began
+    };
+    std::map<std::pair<std::type_info const*, std::uint32_t>, Producer> producers_;
 };
 
 }  // namespace spillway

@@ -106,11 +106,6 @@ class Validator {
 
 }  // namespace
 
-std::string_view name_of(TraceStage stage) {
-    constexpr std::array<std::string_view, 4> kNames{"setup", "forward", "backward", "update"};
-    return kNames[static_cast<std::size_t>(stage)];
-}
-
 std::string_view name_of(ValueKind kind) {
     constexpr std::array<std::string_view, 5> kNames{
         "activation", "parameter", "gradient", "optimizer", "kv"};

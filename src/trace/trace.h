@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/ids.h"
+#include "base/phase.h"
 #include "base/result.h"
 #include "trace/slot.h"
 
@@ -16,12 +17,8 @@
 
 namespace spillway {
 
-/// What part of a step a point belongs to.
-enum class TraceStage : std::uint8_t { setup, forward, backward, update };
-
 enum class ValueKind : std::uint8_t { activation, parameter, gradient, optimizer, kv };
 
-[[nodiscard]] std::string_view name_of(TraceStage stage);
 [[nodiscard]] std::string_view name_of(ValueKind kind);
 
 /// What one storage holds at one version. Its id is its place in `Trace::values`.
@@ -38,7 +35,7 @@ struct TraceValue {
 /// One piece of the program: what it needs comes first, then `floor_bytes` and what it saves are
 /// allocated, then it computes, and then values become sole or are dropped.
 struct TracePoint {
-    TraceStage stage = TraceStage::forward;
+    Phase phase = Phase::forward;
     std::int64_t duration_ns = 0;
     std::int64_t floor_bytes = 0;  ///< highest during the point of the live device bytes that are
                                    ///< no value's: temporaries, workspaces, parameters

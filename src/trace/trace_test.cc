@@ -25,8 +25,8 @@ Trace two_values() {
     trace.points = {
         {.duration_ns = 10, .floor_bytes = 5, .saved = {id(0)}},
         {.duration_ns = 10, .floor_bytes = 9, .saved = {id(1)}, .sole = {id(0)}},
-        {.stage = TraceStage::backward, .floor_bytes = 20, .needed = {id(1)}, .dropped = {id(1)}},
-        {.stage = TraceStage::backward, .floor_bytes = 1, .needed = {id(0)}, .dropped = {id(0)}}};
+        {.phase = Phase::backward, .floor_bytes = 20, .needed = {id(1)}, .dropped = {id(1)}},
+        {.phase = Phase::backward, .floor_bytes = 1, .needed = {id(0)}, .dropped = {id(0)}}};
     return trace;
 }
 
@@ -101,7 +101,7 @@ TEST(Trace, parser_names_the_field) {
     ASSERT_FALSE(parsed.ok());
     EXPECT_EQ(
         parsed.error().message(),
-        "trace: points[2].stage must be one of setup, forward, backward, update"
+        "trace: points[2].phase must be one of setup, forward, backward, update"
     );
 }
 

@@ -40,7 +40,7 @@ void put_ids(OrderedJson& json, char const* key, std::vector<ValueId> const& ids
 
 OrderedJson to_json(TracePoint const& point) {
     OrderedJson json{
-        {"stage", name_of(point.stage)},
+        {"phase", name_of(point.phase)},
         {"duration_ns", point.duration_ns},
         {"floor_bytes", point.floor_bytes}};
     put_ids(json, "needed", point.needed);
@@ -74,11 +74,10 @@ std::vector<ValueId> read_ids(JsonView const& view, char const* key) {
 }
 
 TracePoint read_point(JsonView const& view) {
-    view.only({"stage", "duration_ns", "floor_bytes", "needed", "saved", "sole", "dropped"});
+    view.only({"phase", "duration_ns", "floor_bytes", "needed", "saved", "sole", "dropped"});
     TracePoint point;
-    point.stage =
-        static_cast<TraceStage>(view.at("stage").one_of({"setup", "forward", "backward", "update"})
-        );
+    point.phase =
+        static_cast<Phase>(view.at("phase").one_of({"setup", "forward", "backward", "update"}));
     point.duration_ns = view.at("duration_ns").integer();
     point.floor_bytes = view.at("floor_bytes").integer();
     point.needed = read_ids(view, "needed");

@@ -53,13 +53,13 @@ class TraceMaker {
         std::int64_t const spread = dice_.percent(3) ? 96 : 12;
         point.floor_bytes = std::max<std::int64_t>(0, floor_bytes_ + dice_.in(-8, spread) * kPage);
         if (graph.to_save > 0) {
-            point.stage = TraceStage::forward;
+            point.phase = Phase::forward;
             forward(graph, point);
         } else if (dice_.percent(4)) {
-            point.stage = TraceStage::forward;
+            point.phase = Phase::forward;
             drop_all(graph, point);
         } else {
-            point.stage = TraceStage::backward;
+            point.phase = Phase::backward;
             backward(graph, point);
         }
         become_sole(graph, point);
