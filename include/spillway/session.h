@@ -62,8 +62,8 @@ class Session {
     /// they are never moved. Call again when storages change.
     void own(std::vector<at::Tensor> const& tensors);
 
-    /// Says which part of the step starts now; peaks and messages are told by phase. `step` counts
-    /// from 0.
+    /// Says which part of the step starts now; peaks and messages are told by phase. Messages tell
+    /// `step` as it is given.
     void phase(Phase phase, std::int64_t step = 0);
 
     /// What was done so far.

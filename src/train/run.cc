@@ -197,21 +197,30 @@ class Run {
         if (line.starts_with("step ") || !trainer_) {
             return line;
         }
-        return "step " + std::to_string(step_) + ", " +
-               std::string{name_of_phase(trainer_->phase())} + ": " + line;
-    }
-
-    static std::string_view name_of_phase(Phase phase) {
-        constexpr std::array<std::string_view, kPhases> kNames{
-            "set-up", "forward", "backward", "update"};
-        return kNames[static_cast<std::size_t>(phase)];
+        return "step " + std::to_string(step_) + ", " + std::string{name_of(trainer_->phase())} +
+               ": " + line;
     }
 
     std::string out_of_memory(std::string const& what) const {
-        std::string const flag = options_.device_budget_bytes > 0
-                                     ? "--device-budget " + options_.device_budget_typed + ": "
-                                     : "";
-        return flag + placed(what);
+        if (options_.device_budget_bytes == 0) {
+            return placed(what);
+        }
+        return "--device-budget " + options_.device_budget_typed + ": " + placed(what) + "; " +
+               what_would_fit();
+    }
+
+    // Which flag to change, the cheapest first.
+    std::string what_would_fit() const {
+        if (options_.policy == "keep_all") {
+            return options_.nvme.empty() ? "--policy online with --nvme FOLDER would make room"
+                                         : "--policy online would make room";
+        }
+        if (options_.nvme.empty() && options_.host_budget_bytes == 0) {
+            return "--nvme FOLDER would make room";
+        }
+        return "a larger --device-budget (or --nvme-budget, where that is full) or a smaller "
+               "--batch "
+               "would make it fit";
     }
 
     int fail(int code, std::string const& error) {

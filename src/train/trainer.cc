@@ -95,7 +95,7 @@ void Trainer::update(std::int64_t step) {
 
 void Trainer::enter(Phase phase, std::int64_t step) {
     phase_ = phase;
-    budget_.phase(phase, step);
+    budget_.phase(phase, step + 1);  // messages count as people do
 }
 
 // Gradients are made anew each step and autograd never saves them, so they are not among these.
