@@ -36,16 +36,16 @@ def main():
 def measure(options, program, folder):
     size = common.parse_size(options.size)
     fio_file = os.path.join(folder, "fio")
-    depth = best_depths(fio_file, size, options.refill)
+    depth = best_depths(fio_file, size, options)
 
     def ours():
         return common.run_json(
             [program, "--folder", folder, "--size", str(size),
-             "--registered", str(int(options.registered))])
+             "--registered", str(int(options.registered)), "--huge", str(int(options.huge))])
 
     def theirs():
-        write = fio(fio_file, size, "write", depth["write"], options.refill)
-        read = fio(fio_file, size, "read", depth["read"], options.refill)
+        write = fio(fio_file, size, "write", depth["write"], options)
+        read = fio(fio_file, size, "read", depth["read"], options)
         os.unlink(fio_file)
         return {**{f"write_{k}": v for k, v in write.items()},
                 **{f"read_{k}": v for k, v in read.items()}}
@@ -59,6 +59,7 @@ def measure(options, program, folder):
         "read_ratio": common.spread(ratios["read"]),
         "pairs": len(measured), "size_bytes": size, "fio_depth": depth,
         "fio_refill_buffers": options.refill, "registered": options.registered,
+        "huge_pages": options.huge,
         "machine": common.machine(),
     }
     for side, index in (("ours", 0), ("fio", 1)):
@@ -72,27 +73,34 @@ def show(number, mine, other):
             f"read {mine['read_gb_per_s']:.2f} / {other['read_gb_per_s']:.2f} GB/s (ours / fio)")
 
 
-def best_depths(path, size, refill):
+def best_depths(path, size, options):
     rates = {"write": {}, "read": {}}
     for depth in DEPTHS:
         for way in ("write", "read"):
-            rates[way][depth] = fio(path, size, way, depth, refill)["gb_per_s"]
+            rates[way][depth] = fio(path, size, way, depth, options)["gb_per_s"]
         os.unlink(path)
     common.progress(f"fio by depth: {rates}")
     return {way: max(found, key=found.get) for way, found in rates.items()}
 
 
-def fio(path, size, way, depth, refill):
+def fio(path, size, way, depth, options):
     """GB/s and CPU seconds a GB of one sequential pass."""
     report = json.loads(common.run([
         "fio", "--name=bench", f"--filename={path}", f"--size={size}", f"--rw={way}", "--bs=1M",
         f"--iodepth={depth}", "--ioengine=io_uring", "--direct=1", "--fixedbufs=1",
-        "--registerfiles=1", "--randrepeat=0", f"--refill_buffers={int(refill)}",
-        "--mem_align=4096", "--output-format=json"]))
+        "--registerfiles=1", "--randrepeat=0", f"--refill_buffers={int(options.refill)}",
+        "--mem_align=4096", "--output-format=json"], env=fio_environment(options)))
     job = report["jobs"][0]
     seconds = job[way]["runtime"] / 1e3
     busy = (job["usr_cpu"] + job["sys_cpu"]) / 100 * seconds
     return {"gb_per_s": size / seconds / 1e9, "cpu_s_per_gb": busy / (size / 1e9)}
+
+
+def fio_environment(options):
+    """fio takes its buffers from malloc; glibc (2.35) can ask for huge pages there, as we do."""
+    if not options.huge:
+        return None
+    return {**os.environ, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 def parse_arguments():
@@ -106,6 +114,9 @@ def parse_arguments():
                         help="fio makes new random bytes for every write, which costs it CPU")
     parser.add_argument("--registered", action=argparse.BooleanOptionalAction, default=True,
                         help="our buffers are registered, as fio's fixed buffers are")
+    parser.add_argument("--huge", action=argparse.BooleanOptionalAction, default=True,
+                        help="the memory of both sides lies on huge pages where the system gives "
+                             "them; --no-huge for small pages on both sides")
     options = parser.parse_args()
     options.folder = options.folder or options.build
     return options

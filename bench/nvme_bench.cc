@@ -28,12 +28,13 @@ struct Settings {
     NvmeOptions tier;
     std::int64_t size_bytes = 2_GiB;
     bool registered = false;
+    bool huge = true;  ///< huge pages where the system gives them
 };
 
 /// Blocks of random bytes, on pages of their own.
 class Blocks {
   public:
-    Blocks() {
+    explicit Blocks(bool huge) {
         void* const memory = ::mmap(
             nullptr,
             kInFlight * kBlockBytes,
@@ -43,6 +44,9 @@ class Blocks {
             0
         );
         SPILLWAY_ASSERT(memory != MAP_FAILED, "no memory for the blocks");
+        if (huge) {
+            ::madvise(memory, kInFlight * kBlockBytes, MADV_HUGEPAGE);
+        }
         data_ = static_cast<std::byte*>(memory);
         std::mt19937_64 random(1);
         for (std::size_t i = 0; i < all().size(); i += 8) {
@@ -135,7 +139,7 @@ int run(Settings settings) {
     if (!tier.ok()) {
         return fail(tier.error().message());
     }
-    Blocks const blocks;
+    Blocks const blocks(settings.huge);
     if (settings.registered) {
         Result<void> const registered = (*tier)->register_memory(blocks.all());
         if (!registered.ok()) {
@@ -189,6 +193,8 @@ int main_of(std::vector<std::string> const& arguments) {
             settings.tier.queue_depth = static_cast<int>(*size);
         } else if (flag == "--threads") {
             settings.tier.force_thread_pool = *size != 0;
+        } else if (flag == "--huge") {
+            settings.huge = *size != 0;
         } else if (flag == "--registered") {
             settings.registered = *size != 0;
         } else {
