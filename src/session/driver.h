@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace spillway {
 
@@ -35,6 +36,10 @@ class Driver {
     /// `memory`, of the device's allocator and filled with the value's bytes, becomes the value's
     /// storage. The driver owns it from here on.
     virtual void bind(ValueId value, void* memory) = 0;
+
+    /// Values that only the saved graph holds now and that were not told so before (or were handed
+    /// out since). Looks at `at_most` candidates.
+    [[nodiscard]] virtual std::vector<ValueId> newly_sole(std::size_t at_most) = 0;
 
     /// For people: "saved tensor [4, 512, 2048] of AddmmBackward0".
     [[nodiscard]] virtual std::string describe(ValueId value) const = 0;

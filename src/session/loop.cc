@@ -6,9 +6,18 @@
 #include "executor/event_log.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace spillway {
+
+namespace {
+
+/// How many not yet sole values are looked at for every saved one: more than one, so that their
+/// number does not grow.
+constexpr std::size_t kLooksPerSave = 3;
+
+}  // namespace
 
 Loop::Loop(
     LoopOptions options,
@@ -41,13 +50,15 @@ Result<void> Loop::open_log() {
     return {};
 }
 
-/// The device pool now; also books the peak to the phase. Called with the mutex held.
+/// The device pool now, as the executor may know it: saves that it was not told of are no floor.
+/// Also books the peak to the phase. Called with the mutex held.
 Usage Loop::usage() {
     std::int64_t const peak = device_->take_peak();
     std::int64_t& of_phase = report_.device_peak_by_phase[static_cast<std::size_t>(phase_)];
     of_phase = std::max(of_phase, peak);
     report_.device_peak_bytes = std::max(report_.device_peak_bytes, peak);
-    return {.used_bytes = device_->usage().used_bytes, .peak_bytes = peak};
+    std::int64_t const untold = backlog_.size_bytes();
+    return {.used_bytes = device_->usage().used_bytes - untold, .peak_bytes = peak - untold};
 }
 
 void Loop::tell(Event const& event, std::vector<Command>& commands) {
@@ -96,13 +107,36 @@ void Loop::take_queued(std::vector<Command>& commands) {
         dropped.swap(dropped_);
     }
     for (ValueId const value : dropped) {
-        tell(Dropped{value}, commands);
+        if (!backlog_.drop(value)) {
+            tell(Dropped{value}, commands);
+        }
     }
+}
+
+/// Called with the mutex held.
+void Loop::tell_backlog(std::vector<Command>& commands) {
+    if (backlog_.empty()) {
+        return;
+    }
+    std::int64_t used = usage().used_bytes;
+    for (Backlog::Save& save : backlog_.take()) {
+        used += save.size_bytes;
+        tell(Saved{save.value, save.size_bytes, std::move(save.slot), {used, used}}, commands);
+    }
+}
+
+/// Nothing is away and the device is less than half full: whatever the chooser, nothing would move.
+/// A plan is the exception, it may want a store at once. Called with the mutex held.
+bool Loop::nothing_to_decide(std::int64_t size_bytes) const {
+    std::int64_t const limit = options_.executor.device_bytes;
+    return options_.executor.chooser != ChooserKind::planned && executor_.all_on_device() &&
+           (limit == 0 || device_->usage().used_bytes + size_bytes < limit / 2);
 }
 
 std::vector<Command> Loop::post(Event const& event) {
     std::vector<Command> commands;
     take_queued(commands);
+    tell_backlog(commands);
     tell(event, commands);
     return commands;
 }
@@ -113,7 +147,8 @@ void Loop::begin_step(std::int64_t step) {
         std::lock_guard const lock(mutex_);
         step_ = step;
         failed_.clear();
-        commands = post(Begin{step});
+        take_queued(commands);
+        tell(Begin{step}, commands);
     }
     (void)execute(commands);
 }
@@ -124,7 +159,8 @@ void Loop::phase(Phase phase) {
         std::lock_guard const lock(mutex_);
         Usage const now = usage();  // what was until here belongs to the phase that ends
         phase_ = phase;
-        commands = post(PhaseBegan{phase, now});
+        take_queued(commands);
+        tell(PhaseBegan{phase, now}, commands);
     }
     (void)execute(commands);
 }
@@ -147,14 +183,25 @@ void Loop::plan(Plan plan) {
     (void)execute(commands);
 }
 
-void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, std::vector<ValueId> sole) {
+void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot) {
     std::vector<Command> commands;
+    bool decided = false;
     {
         std::lock_guard const lock(mutex_);
         ++report_.saved_values;
         report_.saved_bytes += size_bytes;
+        take_queued(commands);
+        decided = nothing_to_decide(size_bytes);
+        if (decided) {
+            backlog_.add(value, size_bytes, std::move(slot));
+        }
+    }
+    if (!decided) {
+        std::vector<ValueId> sole = driver_.newly_sole(kLooksPerSave);
+        std::lock_guard const lock(mutex_);
+        tell_backlog(commands);
         Usage const now = usage();
-        commands = post(Saved{value, size_bytes, std::move(slot), now});
+        tell(Saved{value, size_bytes, std::move(slot), now}, commands);
         if (!sole.empty()) {
             tell(Point{std::move(sole), now}, commands);
         }
@@ -184,22 +231,25 @@ Result<void> Loop::need(ValueId value) {
         auto const asked = std::find_if(commands.begin(), commands.end(), [&](Command const& c) {
             return c.kind == CommandKind::reserve && c.value == value && c.pool == Pool::device;
         });
-        Result<void> const room =
-            asked == commands.end() ? outcome : make_room(asked->size_bytes, {});
+        Result<void> const room = asked == commands.end() ? outcome : make_room(asked->size_bytes);
         if (!room.ok()) {
             return room;
         }
     }
 }
 
-Result<void> Loop::make_room(std::int64_t size_bytes, std::vector<ValueId> sole) {
+Result<void> Loop::make_room(std::int64_t size_bytes) {
     std::vector<Command> commands;
+    std::vector<ValueId> sole = driver_.newly_sole(std::numeric_limits<std::size_t>::max());
     {
         std::lock_guard const lock(mutex_);
         std::int64_t const used_before = device_->usage().used_bytes;
-        commands = sole.empty() ? std::vector<Command>{} : post(Point{std::move(sole), usage()});
         take_queued(commands);
+        tell_backlog(commands);
         Usage const now = usage();
+        if (!sole.empty()) {
+            tell(Point{std::move(sole), now}, commands);
+        }
         std::int64_t const room = device_->limit_bytes() - now.used_bytes;
         bool const came_free = now.used_bytes < used_before;
         if (!came_free || room < size_bytes) {

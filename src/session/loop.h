@@ -9,6 +9,7 @@
 #include "executor/executor.h"
 #include "mover/device.h"
 #include "mover/mover.h"
+#include "session/backlog.h"
 #include "session/driver.h"
 #include "spillway/report.h"
 
@@ -55,9 +56,8 @@ class Loop {
     void phase(Phase phase);
     void backward_order(std::vector<ValueId> values);
     void plan(Plan plan);
-    /// Autograd saved `value`, of `size_bytes` as the device rounds. `sole`: values that only the
-    /// saved graph holds now.
-    void saved(ValueId value, std::int64_t size_bytes, Slot slot, std::vector<ValueId> sole);
+    /// Autograd saved `value`, of `size_bytes` as the device rounds.
+    void saved(ValueId value, std::int64_t size_bytes, Slot slot);
     /// After it the value is on the device, with the driver's storage bound.
     ///
     /// Fails   the load's error, with the tensor's description in front; Errc::out_of_memory
@@ -65,7 +65,7 @@ class Loop {
     /// Makes room for an allocation of `size_bytes` that did not fit; the caller tries again.
     ///
     /// Fails   Errc::out_of_memory when nothing eligible is left
-    [[nodiscard]] Result<void> make_room(std::int64_t size_bytes, std::vector<ValueId> sole);
+    [[nodiscard]] Result<void> make_room(std::int64_t size_bytes);
 
     /// True while no value has a copy away: then no `need` has an answer, and none has to be asked.
     [[nodiscard]] bool all_on_device() const { return all_on_device_.load(); }
@@ -86,6 +86,8 @@ class Loop {
     [[nodiscard]] Usage usage();
     [[nodiscard]] std::vector<Command> post(Event const& event);
     void take_queued(std::vector<Command>& commands);
+    void tell_backlog(std::vector<Command>& commands);
+    [[nodiscard]] bool nothing_to_decide(std::int64_t size_bytes) const;
     void tell(Event const& event, std::vector<Command>& commands);
     [[nodiscard]] Result<void> execute(std::vector<Command> const& commands);
     [[nodiscard]] Result<void> execute(Command const& command);
@@ -108,6 +110,7 @@ class Loop {
     mutable std::mutex mutex_;  ///< guards everything down to `report_`
     Executor executor_;
     std::vector<Event> queued_;
+    Backlog backlog_;
     std::unordered_map<CommandId, Error> failed_;
     std::unordered_map<CommandId, CommandKind> in_flight_;
     std::unordered_map<ValueId, void*> returning_;

@@ -93,6 +93,9 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor) {
             .size_bytes = device_.rounded(static_cast<std::int64_t>(storage->nbytes()))}
     );
     not_sole_.push_back(hook.value_);
+    if (not_sole_.size() > 2 * entries_.size() + 64) {  // nobody asked for long
+        std::erase_if(not_sole_, [this](ValueId value) { return entries_.count(value) == 0; });
+    }
     return Filed::fresh;
 }
 

@@ -52,9 +52,6 @@ class Registry final : public Driver {
     /// A tensor of the saved one's type and sizes, whose bytes may be missing.
     [[nodiscard]] at::Tensor shape_of(SavedHook const& hook) const;
 
-    /// Values that only saved tensors hold now and that were not reported so before. Looks at
-    /// `at_most` candidates, oldest first.
-    [[nodiscard]] std::vector<ValueId> newly_sole(std::size_t at_most);
     /// The value was handed out: whether it is sole has to be seen again.
     void handed_out(ValueId value);
 
@@ -69,6 +66,7 @@ class Registry final : public Driver {
     HeldBytes bytes_of(ValueId value) override;
     void drop(ValueId value) override;
     void bind(ValueId value, void* memory) override;
+    [[nodiscard]] std::vector<ValueId> newly_sole(std::size_t at_most) override;
     [[nodiscard]] std::string describe(ValueId value) const override;
 
   private:

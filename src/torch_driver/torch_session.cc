@@ -27,10 +27,6 @@ namespace {
 /// transfer's bookkeeping. Measured with bench-hook and bench-step (docs/overview.md).
 constexpr std::int64_t kMinValueBytes = 65536;
 
-/// How many not yet sole values are looked at for every saved one: more than one, so that their
-/// number does not grow.
-constexpr std::size_t kLooksPerSave = 3;
-
 Result<std::unique_ptr<Tier>> open_host(std::int64_t budget_bytes) {
     if (budget_bytes <= 0) {
         return std::unique_ptr<Tier>();
@@ -155,12 +151,7 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
     if (filed == Registry::Filed::passed) {
         passed_tensors_.fetch_add(1, std::memory_order_relaxed);
     } else if (filed == Registry::Filed::fresh) {
-        loop_->saved(
-            hook.value(),
-            registry_.size_of(hook),
-            slot_of(hook.origin()),
-            registry_.newly_sole(kLooksPerSave)
-        );
+        loop_->saved(hook.value(), registry_.size_of(hook), slot_of(hook.origin()));
     }
 }
 
@@ -203,8 +194,7 @@ void* TorchSession::allocate(std::int64_t size_bytes) {
         if (memory != nullptr) {
             return memory;
         }
-        Result<void> const room =
-            loop_->make_room(device_->rounded(size_bytes), registry_.newly_sole(SIZE_MAX));
+        Result<void> const room = loop_->make_room(device_->rounded(size_bytes));
         if (!room.ok()) {
             TORCH_CHECK_WITH(
                 OutOfMemoryError,

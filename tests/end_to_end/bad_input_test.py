@@ -122,7 +122,7 @@ class Budgets(InFolder):
         for typed in ("4KiB", "0.4 MiB"):
             said = self.assert_refused(
                 ["train", *TINY, "--device-budget", typed, "--nvme", self.path("")],
-                [f"--device-budget {typed}: ", "step 0", "bytes"])
+                [f"--device-budget {typed}: ", "step 1", "bytes"])
             self.assertEqual(len(said.splitlines()), 1)
 
     def test_less_than_a_page(self):

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Saves that the executor has not been told of. While the device is less than half full and nothing
+// is away there is nothing to decide, so saves only queue here; most are dropped before anybody
+// asks.
+#pragma once
+
+#include "base/ids.h"
+#include "trace/slot.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace spillway {
+
+/// Thread  not thread-safe: the loop's mutex guards it
+class Backlog {
+  public:
+    struct Save {
+        ValueId value;
+        std::int64_t size_bytes = 0;
+        Slot slot;
+        bool dropped = false;
+    };
+
+    void add(ValueId value, std::int64_t size_bytes, Slot slot);
+    /// True when the value was here; it never will be told of then.
+    bool drop(ValueId value);
+    /// Hands over what is left, by value, and is empty afterwards.
+    [[nodiscard]] std::vector<Save> take();
+    [[nodiscard]] bool empty() const { return live_ == 0; }
+    [[nodiscard]] std::int64_t size_bytes() const { return size_bytes_; }
+
+  private:
+    std::vector<Save> saves_;  ///< by value
+    std::int64_t live_ = 0;
+    std::int64_t size_bytes_ = 0;
+};
+
+}  // namespace spillway
