@@ -79,7 +79,7 @@ class Budget(InFolder):
         self.assertEqual(done.returncode, 2, done.stderr)
         said = done.stderr.strip().splitlines()
         self.assertEqual(len(said), 1)
-        self.assertIn(f"--device-budget {self.CAP}: step 0, forward: aten::", said[0])
+        self.assertIn(f"--device-budget {self.CAP}: step 1, forward: aten::", said[0])
         found = json.loads(pathlib.Path(self.path("out.json")).read_text())
         self.assertFalse(found["ok"])
         self.assertIn(found["error"], said[0])
