@@ -53,7 +53,7 @@ class Executor::Impl {
     void take(Dropped const& event);
 
     // What is in flight, by fence.
-    enum class Work : std::uint8_t { store, load, drop, reserve_away, reserve_device };
+    enum class Work : std::uint8_t { store, load, drop, reserve_away };
     struct Flight {
         Work work;
         ValueId value;

@@ -92,7 +92,7 @@ struct Finished {
 struct Failed {
     CommandId command;
     bool place_is_full = false;  ///< the tier had no room, rather than a fault
-    std::string why;
+    std::string why;             ///< empty: given up without a fault
     bool operator==(Failed const&) const = default;
 };
 /// No saved tensor refers to the value any more.

@@ -126,13 +126,15 @@ void Executor::Impl::take(Point const& event) {
 void Executor::Impl::take(Need const& event) {
     see(event.usage);
     in_backward_ = true;
+    bool room_is_ample = true;
     Value* const value = values_.find(event.value);
     SPILLWAY_ASSERT(value != nullptr && !value->orphan, "backward needs a value that lives");
     if (value->device == OnDevice::none) {
         std::int64_t const over = options_.device_bytes == 0
                                       ? 0
                                       : used_bytes_ + value->size_bytes - options_.device_bytes;
-        if (over > 0) {
+        room_is_ample = over <= 0;
+        if (!room_is_ample) {
             (void)make_room(over);
         }
         start_load(event.value, *value, false);
@@ -147,7 +149,9 @@ void Executor::Impl::take(Need const& event) {
         v.fetched = true;
         v.distance = distance_by_age(event.value);
     });
-    read_ahead();
+    if (room_is_ample) {  // else what was just dropped would come straight back
+        read_ahead();
+    }
 }
 
 void Executor::Impl::take(BackwardOrder const& event) {
@@ -200,6 +204,7 @@ void Executor::Impl::take(Finished const& event) {
         return;
     }
     if (flight.work == Work::store) {
+        flights_.erase(CommandId{event.command.number - 1});  // its reserve
         values_.alter(flight.value, *value, [](Value& v) { v.away = Away::stored; });
         if (value->orphan) {
             end_orphan(flight.value, *value);
@@ -225,13 +230,17 @@ void Executor::Impl::take(Failed const& event) {
             value->has_room = false;  // its store fails with it
             return;
         case Work::store:
+            flights_.erase(CommandId{event.command.number - 1});  // its reserve
             store_failed(flight.value, *value, event);
             return;
         case Work::load:
             if (value->load_fence == event.command) {
                 load_ended(flight.value, *value, false);
-                say(CommandKind::note, Lane::compute).text =
-                    "a load failed (" + event.why + "); if it was read ahead, it is tried again";
+                if (!event.why.empty()) {
+                    say(CommandKind::note, Lane::compute).text =
+                        "a load failed (" + event.why +
+                        "); if it was read ahead, it is tried again";
+                }
             }
             return;
         case Work::drop:
@@ -240,8 +249,6 @@ void Executor::Impl::take(Failed const& event) {
                 v.sole = true;
             });
             return;
-        case Work::reserve_device:
-            return;  // its load fails with it
     }
 }
 

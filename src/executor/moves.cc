@@ -91,7 +91,6 @@ void Executor::Impl::start_load(ValueId id, Value& value, bool optional) {
     reserve.size_bytes = value.size_bytes;
     reserve.optional = optional;
     CommandId const reserved = reserve.id;
-    flights_[reserved] = {Work::reserve_device, id};
     Command& load = say(CommandKind::load, load_lane(value.pool), id);
     load.block = value.block;
     load.pool = value.pool;
@@ -262,6 +261,9 @@ void Executor::Impl::end_orphan(ValueId id, Value& value) {
 }
 
 void Executor::Impl::away_refused(Value const& value, Failed const& event) {
+    if (event.why.empty()) {
+        return;
+    }
     ledger_.close(value.pool);
     if (told_full_.insert(value.pool).second) {
         say(CommandKind::note, Lane::compute).text =

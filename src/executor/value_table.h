@@ -42,7 +42,7 @@ struct Value {
     bool fetched = false;  ///< backward had it; not read ahead again
 };
 
-/// Values by id, and four ordered views that `refile` keeps in step with their states.
+/// Values by id, and five ordered views that `alter` keeps in step with their states.
 class ValueTable {
   public:
     using Key = std::pair<std::int64_t, ValueId>;  ///< (distance, id)

@@ -43,7 +43,9 @@ Error const* Loop::failure_of(Command const& command) {
 void Loop::fail(Command const& command, Error const& error) {
     std::lock_guard const lock(mutex_);
     failed_.emplace(command.id, error);
-    queued_.push_back(Failed{command.id, error.code == Errc::tier_full, error.message()});
+    bool const is_a_fault = error.code != Errc::cancelled && command.kind != CommandKind::load;
+    queued_.push_back(Failed{
+        command.id, error.code == Errc::tier_full, is_a_fault ? error.message() : ""});
 }
 
 Result<void> Loop::execute(Command const& command) {
@@ -55,7 +57,6 @@ Result<void> Loop::execute(Command const& command) {
         Error const error = *cause;
         fail(command, error);
         if (command.kind == CommandKind::bind) {
-            bound(command.value);
             return Error{
                 error.code,
                 "cannot bring back " + driver_.describe(command.value) + ": " + error.message(),
@@ -159,17 +160,7 @@ Result<void> Loop::bind(Command const& command) {
         returning_.erase(command.value);
     }
     driver_.bind(command.value, memory);
-    bound(command.value);
     return {};
-}
-
-/// Other threads that want the value may go on.
-void Loop::bound(ValueId value) {
-    {
-        std::lock_guard const lock(mutex_);
-        binding_.erase(value);
-    }
-    bound_.notify_all();
 }
 
 void Loop::drop(Command const& command) {

@@ -34,7 +34,13 @@ Loop::Loop(
 }
 
 Loop::~Loop() {
+    do {
+        settle();
+    } while (mover_->under_way() > 0 && mover_->wait_for_any() >= 0);
     settle();
+    for (auto const& [value, memory] : returning_) {
+        mover_->release_device(memory);
+    }
 }
 
 Result<void> Loop::open_log() {
@@ -142,6 +148,7 @@ std::vector<Command> Loop::post(Event const& event) {
 }
 
 void Loop::begin_step(std::int64_t step) {
+    std::lock_guard const turn(turn_);
     std::vector<Command> commands;
     {
         std::lock_guard const lock(mutex_);
@@ -154,6 +161,7 @@ void Loop::begin_step(std::int64_t step) {
 }
 
 void Loop::phase(Phase phase) {
+    std::lock_guard const turn(turn_);
     std::vector<Command> commands;
     {
         std::lock_guard const lock(mutex_);
@@ -166,6 +174,7 @@ void Loop::phase(Phase phase) {
 }
 
 void Loop::backward_order(std::vector<ValueId> values) {
+    std::lock_guard const turn(turn_);
     std::vector<Command> commands;
     {
         std::lock_guard const lock(mutex_);
@@ -175,6 +184,7 @@ void Loop::backward_order(std::vector<ValueId> values) {
 }
 
 void Loop::plan(Plan plan) {
+    std::lock_guard const turn(turn_);
     std::vector<Command> commands;
     {
         std::lock_guard const lock(mutex_);
@@ -184,6 +194,7 @@ void Loop::plan(Plan plan) {
 }
 
 void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot) {
+    std::lock_guard const turn(turn_);
     std::vector<Command> commands;
     bool decided = false;
     {
@@ -210,35 +221,36 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot) {
 }
 
 Result<void> Loop::need(ValueId value) {
+    std::lock_guard const turn(turn_);
     for (;;) {
         std::vector<Command> commands;
         {
-            std::unique_lock lock(mutex_);
-            bound_.wait(lock, [&] { return binding_.count(value) == 0; });
+            std::lock_guard const lock(mutex_);
             commands = post(Need{value, usage()});
-            for (Command const& command : commands) {
-                if (command.kind == CommandKind::bind) {
-                    binding_.insert(command.value);
-                }
-            }
         }
         Result<void> outcome = execute(commands);
-        if (outcome.ok() || outcome.error().code != Errc::out_of_memory) {
+        auto const reserve = std::find_if(commands.begin(), commands.end(), [&](Command const& c) {
+            return c.kind == CommandKind::reserve && c.value == value && c.pool == Pool::device;
+        });
+        if (outcome.ok() || reserve == commands.end() || !has_failed(reserve->id)) {
             return outcome;
         }
         // A store failed meanwhile, or another thread allocated: room is asked for at the top,
         // never in the middle of a reply, and then the value once more.
-        auto const asked = std::find_if(commands.begin(), commands.end(), [&](Command const& c) {
-            return c.kind == CommandKind::reserve && c.value == value && c.pool == Pool::device;
-        });
-        Result<void> const room = asked == commands.end() ? outcome : make_room(asked->size_bytes);
+        Result<void> const room = make_room(reserve->size_bytes);
         if (!room.ok()) {
             return room;
         }
     }
 }
 
+bool Loop::has_failed(CommandId command) const {
+    std::lock_guard const lock(mutex_);
+    return failed_.count(command) != 0;
+}
+
 Result<void> Loop::make_room(std::int64_t size_bytes) {
+    std::lock_guard const turn(turn_);
     std::vector<Command> commands;
     std::vector<ValueId> sole = driver_.newly_sole(std::numeric_limits<std::size_t>::max());
     {
@@ -267,6 +279,7 @@ void Loop::dropped(ValueId value) noexcept {
 }
 
 void Loop::settle() {
+    std::lock_guard const turn(turn_);
     std::vector<Command> commands;
     {
         std::lock_guard const lock(mutex_);

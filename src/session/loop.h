@@ -15,7 +15,6 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <fstream>
 #include <memory>
@@ -23,7 +22,6 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 namespace spillway {
@@ -33,8 +31,9 @@ struct LoopOptions {
     std::string record_events;  ///< file for the event and command log; empty: none
 };
 
-/// Thread  program events from any number of program threads; `dropped` from any thread. One mutex
-///         guards the executor and is never held while a command runs or a thread waits
+/// Thread  program events from any number of program threads, which take turns: a reply is carried
+///         out whole before the next event is told. `dropped` from any thread, without a turn. One
+///         mutex guards the executor and is never held while a command runs or a thread waits
 class Loop {
   public:
     Loop(
@@ -91,6 +90,7 @@ class Loop {
     void tell(Event const& event, std::vector<Command>& commands);
     [[nodiscard]] Result<void> execute(std::vector<Command> const& commands);
     [[nodiscard]] Result<void> execute(Command const& command);
+    [[nodiscard]] bool has_failed(CommandId command) const;
     [[nodiscard]] Error const* failure_of(Command const& command);
     void fail(Command const& command, Error const& error);
     void reserve(Command const& command);
@@ -100,22 +100,20 @@ class Loop {
     [[nodiscard]] Result<void> bind(Command const& command);
     void drop(Command const& command);
     void wait(Command const& command);
-    void bound(ValueId value);
 
     LoopOptions const options_;
     std::shared_ptr<Device> const device_;
     std::unique_ptr<Mover> const mover_;
     Driver& driver_;
 
-    mutable std::mutex mutex_;  ///< guards everything down to `report_`
+    std::recursive_mutex turn_;  ///< whose reply is carried out; only program threads take it
+    mutable std::mutex mutex_;   ///< guards everything down to `report_`
     Executor executor_;
     std::vector<Event> queued_;
     Backlog backlog_;
     std::unordered_map<CommandId, Error> failed_;
     std::unordered_map<CommandId, CommandKind> in_flight_;
     std::unordered_map<ValueId, void*> returning_;
-    std::unordered_set<ValueId> binding_;
-    std::condition_variable bound_;
     std::optional<std::ofstream> log_;
     Phase phase_ = Phase::setup;
     std::int64_t step_ = 0;
