@@ -210,6 +210,9 @@ void* TorchSession::allocate(std::int64_t size_bytes) {
 }
 
 std::string TorchSession::place() const {
+    if (loop_->current_phase() == Phase::setup) {
+        return "before step " + std::to_string(loop_->step() + 1) + ", setup";
+    }
     return "step " + std::to_string(loop_->step()) + ", " +
            std::string(name_of(loop_->current_phase()));
 }

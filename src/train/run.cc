@@ -194,11 +194,11 @@ class Run {
     // "step 3, backward: " unless the error says so itself; steps count from 0 there.
     std::string placed(std::string const& what) const {
         std::string const line = first_line(what);
-        if (line.starts_with("step ") || !trainer_) {
+        if (line.starts_with("step ") || line.starts_with("before step ") || !trainer_) {
             return line;
         }
-        return "step " + std::to_string(step_) + ", " + std::string{name_of(trainer_->phase())} +
-               ": " + line;
+        return "step " + std::to_string(step_ + 1) + ", " +
+               std::string{name_of(trainer_->phase())} + ": " + line;
     }
 
     std::string out_of_memory(std::string const& what) const {
