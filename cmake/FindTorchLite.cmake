@@ -5,7 +5,6 @@
 # a CUDA toolkit as soon as the wheel is a CUDA build; host code needs three paths only.
 #
 #   torch_lite          headers, libtorch_cpu, libc10
-#   torch_lite_devices  libtorch as well, linked though nothing names it: brings the CUDA backend
 #
 # Nothing is cached but SPILLWAY_PYTHON: another Python means another configure, not another folder.
 execute_process(
@@ -46,7 +45,4 @@ if(TorchLite_FOUND AND NOT TARGET torch_lite)
     # torch's type information is not visible to us.
     target_compile_options(torch_lite INTERFACE -fno-sanitize=vptr)
   endif()
-  add_library(torch_lite_devices INTERFACE IMPORTED)
-  target_link_libraries(torch_lite_devices INTERFACE torch_lite
-    "-Wl,--push-state,--no-as-needed,${TorchLite_ROOT}/lib/libtorch.so,--pop-state")
 endif()

@@ -15,7 +15,7 @@ namespace spillway {
 namespace {
 
 /// Stores start this share of the limit before room is needed, so that a drop finds them ended:
-/// at the disk's rate an eighth of the limit is written in the time that forward makes it.
+/// a choice; bench-step tells the stalls that it leaves (stall_store_s_per_step).
 constexpr std::int64_t kStoreAheadShare = 8;
 
 /// Read-ahead leaves this share of the limit beside the demand reserve, for what no step showed.

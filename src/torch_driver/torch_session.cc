@@ -24,7 +24,7 @@ namespace spillway {
 namespace {
 
 /// Below this a saved tensor costs more to move than it frees: one page of I/O each way and a
-/// transfer's bookkeeping. Measured with bench-hook and bench-step (docs/overview.md).
+/// transfer's bookkeeping. A choice, not a measurement yet.
 constexpr std::int64_t kMinValueBytes = 65536;
 
 Result<std::unique_ptr<Tier>> open_host(std::int64_t budget_bytes) {
