@@ -4,8 +4,9 @@
 """bench-ledger: do the runtime's own books agree with the allocator and with the kernel?
 
 One training run under the cap. Two comparisons, value = the larger:
-  ledger / allocator - 1      the highest device bytes that the executor was told of, event by event
-                              (by phase, in the report), against the allocator's own peak
+  ledger / allocator - 1      the most device bytes that the executor granted by its own books (what
+                              it frees, lets return and lets be allocated, event by event), against
+                              the peak that the allocator counted
   (allocator peak + host and staging bytes) / VmHWM growth - 1
                               growth: the process's peak less what was resident after libtorch was
                               loaded and warmed, before the model's first tensor. Differences up to
@@ -39,7 +40,7 @@ def main() -> None:
             [*train_runs.shared_flags(options, options.steps), "--device-budget", options.cap,
              "--nvme", str(nvme)], folder))
     report = run.report
-    ledger = max(report["device_peak_by_phase"].values())
+    ledger = report["ledger_peak_bytes"]
     allocator = run.allocator_peak_bytes
     outside = report["host_peak_bytes"] + report["staging_bytes"]
     growth = run.process_peak_bytes - run.baseline_rss_bytes

@@ -31,6 +31,7 @@ class Executor::Impl {
 
     std::vector<Command> answer(Event const& event);
     [[nodiscard]] LedgerView ledger() const;
+    [[nodiscard]] std::int64_t granted_peak_bytes() const { return granted_peak_bytes_; }
     [[nodiscard]] bool all_on_device() const {
         return ledger_.used_bytes() == std::array<std::int64_t, kPools>{};
     }
@@ -55,9 +56,12 @@ class Executor::Impl {
     // What is in flight, by fence.
     enum class Work : std::uint8_t { store, load, drop, reserve_away };
     struct Flight {
-        Work work;
+        Work work{};
         ValueId value;
+        CommandId reserve{};     ///< of a store: the command that set its room aside
+        Value* found = nullptr;  ///< the value, while it lives; filled by `end_flight`
     };
+    [[nodiscard]] Flight end_flight(CommandId command);
 
     void see(Usage const& usage);
     void store_ahead();
@@ -88,6 +92,8 @@ class Executor::Impl {
     std::vector<Command> reply_;
     std::int64_t held_before_bytes_ = 0;  ///< held when the last program event was answered
     std::int64_t used_bytes_ = 0;         ///< device bytes now, as this reply will leave them
+    std::int64_t allowed_bytes_ = 0;      ///< the allocation that this reply lets happen
+    std::int64_t granted_peak_bytes_ = 0;
     std::int64_t next_command_ = 0;
     std::int64_t next_block_ = 0;
     bool in_backward_ = false;

@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "executor/decisions.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -31,6 +32,10 @@ LedgerView Executor::ledger() const {
     return impl_->ledger();
 }
 
+std::int64_t Executor::granted_peak_bytes() const {
+    return impl_->granted_peak_bytes();
+}
+
 bool Executor::all_on_device() const {
     return impl_->all_on_device();
 }
@@ -54,8 +59,10 @@ LedgerView Executor::Impl::ledger() const {
 
 std::vector<Command> Executor::Impl::answer(Event const& event) {
     reply_.clear();
+    allowed_bytes_ = 0;
     std::visit([this](auto const& e) { take(e); }, event);
     held_before_bytes_ = values_.held_bytes();
+    granted_peak_bytes_ = std::max(granted_peak_bytes_, used_bytes_ + allowed_bytes_);
     return std::exchange(reply_, {});
 }
 
@@ -175,6 +182,8 @@ void Executor::Impl::take(Short const& event) {
     std::int64_t const freed = make_room(missing);
     if (freed < missing) {
         refuse(event, freed);
+    } else {
+        allowed_bytes_ = event.size_bytes;
     }
 }
 
@@ -192,50 +201,51 @@ void Executor::Impl::take(Dropped const& event) {
     end_orphan(event.value, *value);
 }
 
-void Executor::Impl::take(Finished const& event) {
-    auto const at = flights_.find(event.command);
+/// Takes what ended with `command` out of what is in flight. Nothing is `found` where nobody waits.
+Executor::Impl::Flight Executor::Impl::end_flight(CommandId command) {
+    auto const at = flights_.find(command);
     if (at == flights_.end()) {
-        return;
+        return {};
     }
-    Flight const flight = at->second;
+    Flight flight = at->second;
     flights_.erase(at);
-    Value* const value = values_.find(flight.value);
-    if (value == nullptr) {
+    flights_.erase(flight.reserve);
+    flight.found = values_.find(flight.value);
+    return flight;
+}
+
+void Executor::Impl::take(Finished const& event) {
+    Flight const flight = end_flight(event.command);
+    if (flight.found == nullptr) {
         return;
     }
+    Value& value = *flight.found;
     if (flight.work == Work::store) {
-        flights_.erase(CommandId{event.command.number - 1});  // its reserve
-        values_.alter(flight.value, *value, [](Value& v) { v.away = Away::stored; });
-        if (value->orphan) {
-            end_orphan(flight.value, *value);
+        values_.alter(flight.value, value, [](Value& v) { v.away = Away::stored; });
+        if (value.orphan) {
+            end_orphan(flight.value, value);
         }
-    } else if (flight.work == Work::load && value->load_fence == event.command) {
-        load_ended(flight.value, *value, true);
+    } else if (flight.work == Work::load && value.load_fence == event.command) {
+        load_ended(flight.value, value, true);
     }
 }
 
 void Executor::Impl::take(Failed const& event) {
-    auto const at = flights_.find(event.command);
-    if (at == flights_.end()) {
+    Flight const flight = end_flight(event.command);
+    if (flight.found == nullptr) {
         return;
     }
-    Flight const flight = at->second;
-    flights_.erase(at);
-    Value* const value = values_.find(flight.value);
-    if (value == nullptr) {
-        return;
-    }
+    Value& value = *flight.found;
     switch (flight.work) {
         case Work::reserve_away:
-            value->has_room = false;  // its store fails with it
+            value.has_room = false;  // its store fails with it
             return;
         case Work::store:
-            flights_.erase(CommandId{event.command.number - 1});  // its reserve
-            store_failed(flight.value, *value, event);
+            store_failed(flight.value, value, event);
             return;
         case Work::load:
-            if (value->load_fence == event.command) {
-                load_ended(flight.value, *value, false);
+            if (value.load_fence == event.command) {
+                load_ended(flight.value, value, false);
                 if (!event.why.empty()) {
                     say(CommandKind::note, Lane::compute).text =
                         "a load failed (" + event.why +
@@ -244,7 +254,7 @@ void Executor::Impl::take(Failed const& event) {
             }
             return;
         case Work::drop:
-            values_.alter(flight.value, *value, [](Value& v) {
+            values_.alter(flight.value, value, [](Value& v) {
                 v.device = OnDevice::held;
                 v.sole = true;
             });

@@ -70,6 +70,9 @@ class Executor {
     [[nodiscard]] std::vector<Command> on(Event const& event);
 
     [[nodiscard]] LedgerView ledger() const;
+    /// The most device bytes that were granted so far, by the executor's own books: what it was
+    /// told is in use, less what its reply drops, more what it lets return or be allocated.
+    [[nodiscard]] std::int64_t granted_peak_bytes() const;
     /// No value has a copy away, not even one under way.
     [[nodiscard]] bool all_on_device() const;
     [[nodiscard]] ExecutorOptions const& options() const;

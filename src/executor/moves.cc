@@ -71,7 +71,7 @@ bool Executor::Impl::start_store(ValueId id, bool anywhere) {
         store.pool = pool;
         store.size_bytes = value->size_bytes;
         store.after = {reserved};
-        flights_[store.id] = {Work::store, id};
+        flights_[store.id] = {Work::store, id, reserved};
         values_.alter(id, *value, [&](Value& v) {
             v.away = Away::storing;
             v.has_room = true;

@@ -120,7 +120,8 @@ Result<Arena::Range> Arena::map_range(ArenaOptions const& options) {
         }
         size_bytes = round_up(size_bytes / 2, kArenaUnitBytes);
     }
-    // A huge page would make pages resident that nobody counts. Old kernels do not know the call.
+    // A huge page would make pages resident that nobody counts; where all of it counts, the long
+    // zone asks for one. Old kernels do not know the call.
     static_cast<void>(::madvise(range.mapped, range.mapped_bytes, MADV_NOHUGEPAGE));
     auto const mapped_at = reinterpret_cast<std::uintptr_t>(range.mapped);
     range.first = range.mapped + (0 - mapped_at) % kArenaUnitBytes;
@@ -128,6 +129,7 @@ Result<Arena::Range> Arena::map_range(ArenaOptions const& options) {
     // Room for a limit full of small blocks, where there are addresses enough for that.
     std::int64_t const limit_pages = options.limit_bytes / kArenaPageBytes;
     range.slab_pages = std::min(range.pages / 4, std::max(range.pages / 16, limit_pages));
+    range.first_long_page = round_up((range.slab_pages + range.pages) / 2, kHugePagePages);
     return range;
 }
 
@@ -135,7 +137,9 @@ Arena::Arena(Range const& range, std::int64_t limit_bytes)
     : range_(range),
       limit_pages_(limit_bytes / kArenaPageBytes),
       slab_zone_(0, range.slab_pages),
-      block_zone_(range.slab_pages, range.pages - range.slab_pages) {}
+      block_zone_(range.slab_pages, range.first_long_page - range.slab_pages),
+      long_zone_(range.first_long_page, range.pages - range.first_long_page, kHugePagePages),
+      huge_pages_(range.first) {}
 
 Arena::~Arena() {
     if (slot_ >= 0) {
@@ -144,6 +148,7 @@ Arena::~Arena() {
     for (auto const& [first, end] : {
              std::pair{std::int64_t{0}, slab_zone_.highest_page()},
              std::pair{range_.slab_pages, block_zone_.highest_page()},
+             std::pair{range_.first_long_page, long_zone_.highest_page()},
          }) {
         // Not the whole range: its shadow alone could be more than the machine has.
         auto const touched_bytes = static_cast<std::size_t>((end - first) * kArenaPageBytes);
@@ -196,7 +201,7 @@ void* Arena::try_allocate(std::int64_t size_bytes) noexcept {
     if (is_small(size_bytes)) {
         block = small_block(rounded_bytes);
     } else {
-        std::int64_t const page = take_pages(block_zone_, pages_of(size_bytes));
+        std::int64_t const page = paged_block(pages_of(size_bytes));
         block = page >= 0 ? address(page) : nullptr;
     }
     if (block != nullptr) {
@@ -220,6 +225,13 @@ std::byte* Arena::small_block(std::int64_t size_bytes) {
     return address(place.page) + place.offset_bytes;
 }
 
+// The zone where it belongs, else the other one: addresses can be scarce.
+std::int64_t Arena::paged_block(std::int64_t pages) {
+    bool const is_long = pages >= kHugePagePages;
+    std::int64_t const page = take_pages(is_long ? long_zone_ : block_zone_, pages);
+    return page >= 0 ? page : take_pages(is_long ? block_zone_ : long_zone_, pages);
+}
+
 // The first of `pages` adjacent pages, or -1 when the limit or the addresses do not allow them.
 std::int64_t Arena::take_pages(ExtentMap& zone, std::int64_t pages) {
     if (pages > (limit_pages_ > 0 ? limit_pages_ : range_.pages) - used_pages_) {
@@ -229,11 +241,16 @@ std::int64_t Arena::take_pages(ExtentMap& zone, std::int64_t pages) {
     if (place.first < 0) {
         return -1;
     }
+    if (&zone == &long_zone_) {
+        for (PageRun const& run : place.cold) {
+            huge_pages_.use(run);
+        }
+    }
     used_pages_ += pages;
-    warm_pages_ -= pages - place.cold_pages;
-    most_used_pages_ = std::max(most_used_pages_, used_pages_);
-    peak_pages_ = std::max(peak_pages_, used_pages_);
-    taken_peak_pages_ = std::max(taken_peak_pages_, used_pages_);
+    warm_pages_ -= pages - place.cold_pages();
+    most_used_pages_ = std::max(most_used_pages_, used_pages_.load());
+    peak_pages_ = std::max(peak_pages_, used_pages_.load());
+    taken_peak_pages_ = std::max(taken_peak_pages_, used_pages_.load());
     // Nobody has touched the new pages yet: others go first.
     cool_down_to(bound_pages());
     resident_peak_pages_ = std::max(resident_peak_pages_, used_pages_ + warm_pages_);
@@ -246,17 +263,22 @@ std::int64_t Arena::bound_pages() const {
 
 // Under the lock: a page that is cold in the books must not be taken before it really is.
 void Arena::cool_down_to(std::int64_t resident_pages) {
-    for (ExtentMap* const zone : {&block_zone_, &slab_zone_}) {
+    for (ExtentMap* const zone : {&block_zone_, &long_zone_, &slab_zone_}) {
         std::int64_t const excess = used_pages_ + warm_pages_ - resident_pages;
         if (excess <= 0) {
             return;
         }
         for (PageRun const& run : zone->cool(excess)) {
+            huge_pages_.give_up(run);
             discard(address(run.first), run.pages * kArenaPageBytes);
             warm_pages_ -= run.pages;
             discarded_pages_ += run.pages;
         }
     }
+}
+
+ExtentMap& Arena::zone_of(std::int64_t page) {
+    return page < range_.first_long_page ? block_zone_ : long_zone_;
 }
 
 void Arena::give_pages(ExtentMap& zone, std::int64_t first) {
@@ -281,7 +303,7 @@ void Arena::free(void* block) noexcept {
             free_small({page, offset});
         } else {
             SPILLWAY_ASSERT(offset == 0, "no live block starts here");
-            give_pages(block_zone_, page);
+            give_pages(zone_of(page), page);
         }
         --allocations_;
         last = released_ && allocations_ == 0;
@@ -308,7 +330,8 @@ std::int64_t Arena::size_of(void const* block) const {
         return slabs_.size_of({page, offset});
     }
     SPILLWAY_ASSERT(offset == 0, "no live block starts here");
-    return block_zone_.size_of(page) * kArenaPageBytes;
+    ExtentMap const& zone = page < range_.first_long_page ? block_zone_ : long_zone_;
+    return zone.size_of(page) * kArenaPageBytes;
 }
 
 ArenaUsage Arena::usage() const {
@@ -320,7 +343,12 @@ ArenaUsage Arena::usage() const {
     usage.resident_peak_bytes = resident_peak_pages_ * kArenaPageBytes;
     usage.allocations = allocations_;
     usage.discarded_bytes = discarded_pages_ * kArenaPageBytes;
+    usage.huge_bytes = huge_pages_.granules() * kHugePageBytes;
     return usage;
+}
+
+std::int64_t Arena::used_bytes() const noexcept {
+    return used_pages_.load(std::memory_order_relaxed) * kArenaPageBytes;
 }
 
 std::int64_t Arena::limit_bytes() const {
@@ -330,7 +358,7 @@ std::int64_t Arena::limit_bytes() const {
 
 std::int64_t Arena::take_peak() {
     std::lock_guard const lock(guard_);
-    return std::exchange(taken_peak_pages_, used_pages_) * kArenaPageBytes;
+    return std::exchange(taken_peak_pages_, used_pages_.load()) * kArenaPageBytes;
 }
 
 void Arena::reset_peak() {

@@ -5,12 +5,15 @@
 // addresses whose resident pages never exceed a limit, whatever the fragmentation. Pages of freed
 // blocks are kept and used again, so that a training step takes no page faults; only when a block
 // fits nowhere among them are some of them given back to the system, to make room for new ones.
+// Long blocks (2 MiB and more) lie apart, on huge pages as far as they fill them.
 #pragma once
 
 #include "base/result.h"
 #include "mover/extent_map.h"
+#include "mover/huge_pages.h"
 #include "mover/slab_table.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,6 +35,7 @@ struct ArenaUsage {
     std::int64_t resident_peak_bytes = 0;  ///< the most of it since the arena was opened
     std::int64_t allocations = 0;          ///< live blocks
     std::int64_t discarded_bytes = 0;      ///< given back to the system so far, to stay in bounds
+    std::int64_t huge_bytes = 0;           ///< of the resident ones, on huge pages if there are any
 
     bool operator==(ArenaUsage const&) const = default;
 };
@@ -73,6 +77,8 @@ class Arena {
     [[nodiscard]] bool owns(void const* address) const noexcept;
 
     [[nodiscard]] ArenaUsage usage() const;
+    /// The `used_bytes` of `usage`; no lock.
+    [[nodiscard]] std::int64_t used_bytes() const noexcept;
     [[nodiscard]] std::int64_t limit_bytes() const;
 
     /// The most in use since the last `take_peak` (or since `open`); starts again from what is in
@@ -97,6 +103,7 @@ class Arena {
         std::byte* first = nullptr;
         std::int64_t pages = 0;
         std::int64_t slab_pages = 0;
+        std::int64_t first_long_page = 0;
     };
     [[nodiscard]] static Result<Range> map_range(ArenaOptions const& options);
     Arena(Range const& range, std::int64_t limit_bytes);
@@ -104,7 +111,9 @@ class Arena {
     static void release_handle(Arena* arena) noexcept;
 
     [[nodiscard]] std::int64_t bound_pages() const;
+    [[nodiscard]] std::int64_t paged_block(std::int64_t pages);
     [[nodiscard]] std::int64_t take_pages(ExtentMap& zone, std::int64_t pages);
+    [[nodiscard]] ExtentMap& zone_of(std::int64_t page);
     void give_pages(ExtentMap& zone, std::int64_t first);
     void cool_down_to(std::int64_t resident_pages);
     [[nodiscard]] std::byte* small_block(std::int64_t size_bytes);
@@ -118,10 +127,12 @@ class Arena {
     mutable std::mutex guard_;  ///< of what follows
     std::int64_t limit_pages_;
     ExtentMap slab_zone_;   ///< addresses of the pages of small blocks: they cut no large hole
-    ExtentMap block_zone_;  ///< addresses of large blocks
+    ExtentMap block_zone_;  ///< addresses of blocks of whole pages
+    ExtentMap long_zone_;   ///< addresses of blocks of whole huge pages
     SlabTable slabs_;
-    std::int64_t used_pages_ = 0;
-    std::int64_t warm_pages_ = 0;  ///< free, resident
+    HugePages huge_pages_;                      ///< of the long zone
+    std::atomic<std::int64_t> used_pages_ = 0;  ///< changed under the lock
+    std::int64_t warm_pages_ = 0;               ///< free, resident
     std::int64_t most_used_pages_ = 0;
     std::int64_t peak_pages_ = 0;
     std::int64_t taken_peak_pages_ = 0;

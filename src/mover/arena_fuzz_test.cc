@@ -171,6 +171,20 @@ TEST(ArenaFuzzTest, random_use_agrees_with_the_model_and_the_kernel) {
     }
 }
 
+TEST(ArenaFuzzTest, random_use_with_long_blocks_agrees_with_the_model_and_the_kernel) {
+    for (std::uint64_t const seed : {31U, 32U, 33U, 34U}) {
+        SCOPED_TRACE(testing::Message() << "seed " << seed);
+        Random random(seed);
+        Model model(kHugePageBytes * static_cast<std::int64_t>(4 << (random() % 3)) + 5 * kPage);
+        for (int i = 0; i < 1200; ++i) {
+            ASSERT_NO_FATAL_FAILURE(model.step(random));
+            if (i % 16 == 0) {
+                ASSERT_NO_FATAL_FAILURE(model.ask_the_kernel());
+            }
+        }
+    }
+}
+
 // A pool of blocks that threads put into and take from, so that blocks are freed by other threads.
 class Exchange {
   public:

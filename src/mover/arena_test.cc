@@ -7,12 +7,17 @@
 #include "mover/cpu_device.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <limits>
+#include <string>
 #include <vector>
 
 namespace spillway {
@@ -197,6 +202,58 @@ TEST(ArenaTest, trim_gives_all_free_pages_back) {
     arena->trim();
     EXPECT_EQ(arena->usage().resident_bytes, 1 * kPage);
     arena->free(kept);
+}
+
+bool system_has_huge_pages() {
+    std::ifstream enabled("/sys/kernel/mm/transparent_hugepage/enabled");
+    std::string const modes(std::istreambuf_iterator<char>(enabled), {});
+    return modes.find("[always]") != std::string::npos ||
+           modes.find("[madvise]") != std::string::npos;
+}
+
+/// Resident pages among the `pages` from `first` on.
+std::int64_t resident_pages(void* first, std::int64_t pages) {
+    std::vector<unsigned char> states(static_cast<std::size_t>(pages));
+    EXPECT_EQ(::mincore(first, static_cast<std::size_t>(pages * kPage), states.data()), 0);
+    return std::count_if(states.begin(), states.end(), [](unsigned char s) {
+        return (s & 1) != 0;
+    });
+}
+
+TEST(ArenaTest, a_long_block_lies_on_huge_pages_as_far_as_it_fills_them) {
+    constexpr std::int64_t kExtra = 3;
+    auto const arena = arena_of_pages(8 * kHugePagePages);
+    void* const block = block_of_pages(*arena, 2 * kHugePagePages + kExtra);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % kHugePageBytes, 0U);
+    EXPECT_EQ(arena->usage().huge_bytes, 2 * kHugePageBytes);
+    if (!system_has_huge_pages()) {
+        arena->free(block);
+        GTEST_SKIP() << "transparent huge pages are off on this machine";
+    }
+    auto* const first = static_cast<std::byte*>(block);
+    first[0] = std::byte{1};
+    first[2 * kHugePageBytes] = std::byte{1};
+    EXPECT_EQ(resident_pages(first, kHugePagePages), kHugePagePages) << "one touch fills it";
+    EXPECT_EQ(resident_pages(first + kHugePageBytes, kHugePagePages), 0);
+    EXPECT_EQ(resident_pages(first + 2 * kHugePageBytes, 2 * kExtra), 1) << "the rest is small";
+    arena->free(block);
+}
+
+TEST(ArenaTest, a_granule_that_was_given_back_in_part_is_never_filled_as_a_whole) {
+    auto const arena = arena_of_pages(2 * kHugePagePages);
+    void* const long_block = block_of_pages(*arena, 2 * kHugePagePages);
+    std::memset(long_block, 1, 2 * kHugePageBytes);
+    arena->free(long_block);
+    void* const short_block = block_of_pages(*arena, 1);  // takes its page from the long zone
+    EXPECT_EQ(arena->usage().discarded_bytes, kHugePageBytes) << "a whole granule";
+    EXPECT_EQ(arena->usage().huge_bytes, kHugePageBytes);
+    EXPECT_LE(resident_pages(long_block, 2 * kHugePagePages), kHugePagePages);
+    void* const rest = block_of_pages(*arena, 2 * kHugePagePages - 1);
+    EXPECT_EQ(arena->usage().resident_bytes, 2 * kHugePageBytes);
+    std::memset(rest, 2, static_cast<std::size_t>((2 * kHugePagePages - 1) * kPage));
+    EXPECT_LE(resident_pages(long_block, 2 * kHugePagePages), 2 * kHugePagePages - 1);
+    arena->free(rest);
+    arena->free(short_block);
 }
 
 TEST(ArenaTest, a_discarded_page_comes_back_empty) {

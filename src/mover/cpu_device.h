@@ -31,6 +31,7 @@ class CpuDevice final : public Device {
     [[nodiscard]] bool owns(void const* address) const noexcept override;
     [[nodiscard]] std::int64_t size_of(void const* block) const override;
     [[nodiscard]] DeviceUsage usage() const override;
+    [[nodiscard]] std::int64_t used_bytes() const override { return arena_->used_bytes(); }
     [[nodiscard]] std::int64_t take_peak() override;
     [[nodiscard]] std::int64_t limit_bytes() const override;
 

@@ -44,6 +44,8 @@ class Device {
     [[nodiscard]] virtual std::int64_t size_of(void const* block) const = 0;
 
     [[nodiscard]] virtual DeviceUsage usage() const = 0;
+    /// The `used_bytes` of `usage`, for those who ask often.
+    [[nodiscard]] virtual std::int64_t used_bytes() const { return usage().used_bytes; }
     /// The most in use since the last call; starts again from what is in use now.
     [[nodiscard]] virtual std::int64_t take_peak() = 0;
     /// 0: there is none.

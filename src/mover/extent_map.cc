@@ -4,6 +4,7 @@
 #include "mover/extent_map.h"
 
 #include "base/assert.h"
+#include "base/units.h"
 
 #include <algorithm>
 #include <iterator>
@@ -16,8 +17,17 @@ constexpr int kWarmRunsTried = 8;  ///< the largest ones: they save the most pag
 
 }  // namespace
 
-ExtentMap::ExtentMap(std::int64_t first, std::int64_t pages) : highest_page_(first) {
-    SPILLWAY_ASSERT(first >= 0 && pages > 0, "a range has pages");
+std::int64_t PagePlace::cold_pages() const {
+    std::int64_t pages = 0;
+    for (PageRun const& run : cold) {
+        pages += run.pages;
+    }
+    return pages;
+}
+
+ExtentMap::ExtentMap(std::int64_t first, std::int64_t pages, std::int64_t granule)
+    : granule_(granule), highest_page_(first) {
+    SPILLWAY_ASSERT(first >= 0 && pages > 0 && granule > 0, "a range has pages");
     insert(first, pages, PageState::cold);
 }
 
@@ -37,10 +47,10 @@ void ExtentMap::erase(Extents::iterator extent) {
 }
 
 // Gives the pages of `run`, which lie in one or more free extents or are one used extent, the state
-// `state`. Returns how many of them were cold.
-std::int64_t ExtentMap::mark(PageRun run, PageState state) {
+// `state`. Returns those that were cold.
+std::vector<PageRun> ExtentMap::mark(PageRun run, PageState state) {
     std::int64_t const end = run.first + run.pages;
-    std::int64_t cold_pages = 0;
+    std::vector<PageRun> cold;
     auto extent = std::prev(extents_.upper_bound(run.first));
     while (extent != extents_.end() && extent->first < end) {
         std::int64_t const first = extent->first;
@@ -50,7 +60,8 @@ std::int64_t ExtentMap::mark(PageRun run, PageState state) {
         erase(extent);
         extent = next;
         if (before == PageState::cold) {
-            cold_pages += std::min(last, end) - std::max(first, run.first);
+            std::int64_t const from = std::max(first, run.first);
+            cold.push_back({from, std::min(last, end) - from});
         }
         if (first < run.first) {
             insert(first, run.first - first, before);
@@ -63,7 +74,7 @@ std::int64_t ExtentMap::mark(PageRun run, PageState state) {
         run = merged(run, state);
     }
     insert(run.first, run.pages, state);
-    return cold_pages;
+    return cold;
 }
 
 // `run`, which is in no extent now, with the neighbours that have the same state: they are erased.
@@ -107,8 +118,8 @@ PageRun ExtentMap::place_for(std::int64_t pages) const {
         }
         ++tried;
     }
-    if (auto const best = cold_.lower_bound({pages, 0}); best != cold_.end()) {
-        return {best->second, pages};
+    if (auto best = cold_.lower_bound({pages + granule_ - 1, 0}); best != cold_.end()) {
+        return {round_up(best->second, granule_), pages};
     }
     return place_anywhere(pages);
 }
@@ -175,18 +186,24 @@ std::vector<PageRun> ExtentMap::cool(std::int64_t pages) {
     std::vector<PageRun> cooled;
     while (pages > 0 && !warm_.empty()) {
         auto const [largest, first] = *warm_.rbegin();
-        std::int64_t const taken = std::min(pages, largest);
-        // The low end where the pages below are cold already, so that cold runs grow; else the
-        // high.
-        auto const extent = extents_.find(first);
-        bool const low =
-            extent != extents_.begin() && std::prev(extent)->second.state == PageState::cold;
-        PageRun const run{low ? first : first + largest - taken, taken};
+        PageRun const run = part_to_cool({first, largest}, std::min(pages, largest));
         static_cast<void>(mark(run, PageState::cold));
         cooled.push_back(run);
-        pages -= taken;
+        pages -= run.pages;
     }
     return cooled;
+}
+
+// The low end where the pages below are cold already, so that cold runs grow; else the high.
+PageRun ExtentMap::part_to_cool(PageRun warm, std::int64_t pages) const {
+    std::int64_t const end = warm.first + warm.pages;
+    auto const extent = extents_.find(warm.first);
+    if (extent != extents_.begin() && std::prev(extent)->second.state == PageState::cold) {
+        std::int64_t const last = std::min(round_up(warm.first + pages, granule_), end);
+        return {warm.first, last - warm.first};
+    }
+    std::int64_t const first = std::max((end - pages) / granule_ * granule_, warm.first);
+    return {first, end - first};
 }
 
 void ExtentMap::check() const {

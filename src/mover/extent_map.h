@@ -23,17 +23,20 @@ struct PageRun {
     bool operator==(PageRun const&) const = default;
 };
 
-/// A place for a block, and how many of its pages are not resident yet.
+/// A place for a block, and which of its pages are not resident yet.
 struct PagePlace {
     std::int64_t first = -1;  ///< -1: there is none
-    std::int64_t cold_pages = 0;
+    std::vector<PageRun> cold{};
+
+    [[nodiscard]] std::int64_t cold_pages() const;
 };
 
 /// Thread  not thread-safe
 class ExtentMap {
   public:
-    /// The range [first, first + pages), all cold.
-    ExtentMap(std::int64_t first, std::int64_t pages);
+    /// The range [first, first + pages), all cold. Where there is a choice, cold pages are taken
+    /// from a multiple of `granule` pages on, and whole granules are made cold.
+    ExtentMap(std::int64_t first, std::int64_t pages, std::int64_t granule = 1);
 
     /// Takes `pages` (> 0) adjacent free pages, by preference: the smallest warm run that holds
     /// them; one of the largest warm runs with cold pages beside it; the smallest cold run; any.
@@ -45,8 +48,9 @@ class ExtentMap {
     /// The pages of the used extent that starts at `first` (checked).
     [[nodiscard]] std::int64_t size_of(std::int64_t first) const;
 
-    /// Makes up to `pages` warm pages cold, from the largest run on. Returns which, for the caller
-    /// to give back to the system before it takes anything else.
+    /// Makes `pages` warm pages cold, or all if there are fewer, or up to a granule more; from the
+    /// largest run on. Returns which, for the caller to give back to the system before it takes
+    /// anything else.
     [[nodiscard]] std::vector<PageRun> cool(std::int64_t pages);
 
     /// One past the highest page that was ever taken.
@@ -69,11 +73,13 @@ class ExtentMap {
     [[nodiscard]] PageRun place_for(std::int64_t pages) const;
     [[nodiscard]] PageRun place_around(Extents::const_iterator warm, std::int64_t pages) const;
     [[nodiscard]] PageRun place_anywhere(std::int64_t pages) const;
-    [[nodiscard]] std::int64_t mark(PageRun run, PageState state);
+    [[nodiscard]] std::vector<PageRun> mark(PageRun run, PageState state);
+    [[nodiscard]] PageRun part_to_cool(PageRun warm, std::int64_t pages) const;
     [[nodiscard]] PageRun merged(PageRun run, PageState state);
     void insert(std::int64_t first, std::int64_t pages, PageState state);
     void erase(Extents::iterator extent);
 
+    std::int64_t const granule_;
     std::int64_t highest_page_;
     Extents extents_;
     BySize warm_;

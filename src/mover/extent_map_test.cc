@@ -23,7 +23,7 @@ TEST(ExtentMapTest, a_fresh_range_is_cold) {
     ExtentMap map(100, 8);
     PagePlace const place = map.take(3);
     EXPECT_EQ(place.first, 100);
-    EXPECT_EQ(place.cold_pages, 3);
+    EXPECT_EQ(place.cold_pages(), 3);
     map.check();
 }
 
@@ -45,7 +45,7 @@ TEST(ExtentMapTest, the_smallest_warm_run_that_fits_comes_first) {
 
     PagePlace const place = map.take(2);
     EXPECT_EQ(place.first, small);
-    EXPECT_EQ(place.cold_pages, 0);
+    EXPECT_EQ(place.cold_pages(), 0);
     map.check();
 }
 
@@ -56,7 +56,7 @@ TEST(ExtentMapTest, a_warm_run_is_extended_by_cold_pages_beside_it) {
 
     PagePlace const place = map.take(10);
     EXPECT_EQ(place.first, warm);
-    EXPECT_EQ(place.cold_pages, 4);
+    EXPECT_EQ(place.cold_pages(), 4);
     map.check();
 }
 
@@ -71,7 +71,7 @@ TEST(ExtentMapTest, a_warm_run_is_extended_downwards_where_it_cannot_grow_up) {
 
     PagePlace const place = map.take(5);
     EXPECT_EQ(place.first, 1);
-    EXPECT_EQ(place.cold_pages, 3);
+    EXPECT_EQ(place.cold_pages(), 3);
     map.check();
 }
 
@@ -86,7 +86,7 @@ TEST(ExtentMapTest, neighbours_merge_when_given_back_in_any_order) {
     map.check();
     PagePlace const place = map.take(9);
     EXPECT_EQ(place.first, 0);
-    EXPECT_EQ(place.cold_pages, 0);
+    EXPECT_EQ(place.cold_pages(), 0);
 }
 
 TEST(ExtentMapTest, cooling_takes_from_the_largest_run_and_only_as_much_as_asked) {
@@ -102,7 +102,7 @@ TEST(ExtentMapTest, cooling_takes_from_the_largest_run_and_only_as_much_as_asked
     ASSERT_EQ(cooled.size(), 1U);
     EXPECT_EQ(cooled[0], (PageRun{large + 3, 4}));
     map.check();
-    EXPECT_EQ(map.take(3).cold_pages, 0);  // the rest is warm
+    EXPECT_EQ(map.take(3).cold_pages(), 0);  // the rest is warm
 }
 
 TEST(ExtentMapTest, cooling_more_than_there_is_cools_all) {
@@ -153,7 +153,7 @@ TEST(ExtentMapTest, random_use_keeps_the_books) {
             if (random() % 2 == 0) {
                 if (PagePlace const place = map.take(pages); place.first >= 0) {
                     live.push_back({place.first, pages});
-                    warm -= pages - place.cold_pages;
+                    warm -= pages - place.cold_pages();
                 }
             } else if (!live.empty()) {
                 std::swap(live[random() % live.size()], live.back());

@@ -164,9 +164,9 @@ Result<void> Loop::bind(Command const& command) {
 }
 
 void Loop::drop(Command const& command) {
-    std::int64_t const before = device_->usage().used_bytes;
+    std::int64_t const before = device_->used_bytes();
     driver_.drop(command.value);
-    std::int64_t const freed = before - device_->usage().used_bytes;
+    std::int64_t const freed = before - device_->used_bytes();
     std::lock_guard const lock(mutex_);
     bool const came_free = freed >= command.size_bytes;
     (came_free ? report_.freed_bytes : report_.kept_by_others_bytes) += command.size_bytes;

@@ -64,7 +64,7 @@ Usage Loop::usage() {
     of_phase = std::max(of_phase, peak);
     report_.device_peak_bytes = std::max(report_.device_peak_bytes, peak);
     std::int64_t const untold = backlog_.size_bytes();
-    return {.used_bytes = device_->usage().used_bytes - untold, .peak_bytes = peak - untold};
+    return {.used_bytes = device_->used_bytes() - untold, .peak_bytes = peak - untold};
 }
 
 void Loop::tell(Event const& event, std::vector<Command>& commands) {
@@ -100,23 +100,29 @@ void Loop::take_queued(std::vector<Command>& commands) {
             failed_.emplace(ended.command, error);
         }
     }
+    sort_dropped();
     for (Event const& event : std::exchange(queued_, {})) {
         tell(event, commands);
     }
+}
+
+/// Values that ended leave the backlog; of those that the executor knows it is to be told. Called
+/// with the mutex held.
+void Loop::sort_dropped() {
     if (!any_dropped_.load()) {
         return;
     }
-    std::vector<ValueId> dropped;
     {
         std::lock_guard const lock(dropped_mutex_);
         any_dropped_ = false;
-        dropped.swap(dropped_);
+        dropped_now_.swap(dropped_);
     }
-    for (ValueId const value : dropped) {
+    for (ValueId const value : dropped_now_) {
         if (!backlog_.drop(value)) {
-            tell(Dropped{value}, commands);
+            queued_.push_back(Dropped{value});
         }
     }
+    dropped_now_.clear();
 }
 
 /// Called with the mutex held.
@@ -136,7 +142,7 @@ void Loop::tell_backlog(std::vector<Command>& commands) {
 bool Loop::nothing_to_decide(std::int64_t size_bytes) const {
     std::int64_t const limit = options_.executor.device_bytes;
     return options_.executor.chooser != ChooserKind::planned && executor_.all_on_device() &&
-           (limit == 0 || device_->usage().used_bytes + size_bytes < limit / 2);
+           (limit == 0 || device_->used_bytes() + size_bytes < limit / 2);
 }
 
 std::vector<Command> Loop::post(Event const& event) {
@@ -193,14 +199,28 @@ void Loop::plan(Plan plan) {
     (void)execute(commands);
 }
 
+/// The way of a save where there is nothing to tell and nothing to decide: no event, no turn.
+bool Loop::saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot) {
+    std::lock_guard const lock(mutex_);
+    ++report_.saved_values;
+    report_.saved_bytes += size_bytes;
+    sort_dropped();
+    if (!queued_.empty() || mover_->has_completions() || !nothing_to_decide(size_bytes)) {
+        return false;
+    }
+    backlog_.add(value, size_bytes, std::move(slot));
+    return true;
+}
+
 void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot) {
+    if (saved_quietly(value, size_bytes, slot)) {
+        return;
+    }
     std::lock_guard const turn(turn_);
     std::vector<Command> commands;
     bool decided = false;
     {
         std::lock_guard const lock(mutex_);
-        ++report_.saved_values;
-        report_.saved_bytes += size_bytes;
         take_queued(commands);
         decided = nothing_to_decide(size_bytes);
         if (decided) {
@@ -255,7 +275,7 @@ Result<void> Loop::make_room(std::int64_t size_bytes) {
     std::vector<ValueId> sole = driver_.newly_sole(std::numeric_limits<std::size_t>::max());
     {
         std::lock_guard const lock(mutex_);
-        std::int64_t const used_before = device_->usage().used_bytes;
+        std::int64_t const used_before = device_->used_bytes();
         take_queued(commands);
         tell_backlog(commands);
         Usage const now = usage();
@@ -294,6 +314,7 @@ Report Loop::report() const {
     DeviceUsage const now = device_->usage();
     report.device_bytes = now.used_bytes;
     report.device_peak_bytes = std::max(report.device_peak_bytes, now.peak_bytes);
+    report.ledger_peak_bytes = executor_.granted_peak_bytes();
     report.device_resident_peak_bytes = now.resident_peak_bytes;
     TierCounters const host = mover_->counters(Pool::host);
     TierCounters const nvme = mover_->counters(Pool::nvme);

@@ -11,7 +11,7 @@
 #include "mover/mover.h"
 #include "session/backlog.h"
 #include "session/driver.h"
-#include "spillway/report.h"
+#include "timeline/report.h"
 
 #include <array>
 #include <atomic>
@@ -85,6 +85,8 @@ class Loop {
     [[nodiscard]] Usage usage();
     [[nodiscard]] std::vector<Command> post(Event const& event);
     void take_queued(std::vector<Command>& commands);
+    void sort_dropped();
+    [[nodiscard]] bool saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot);
     void tell_backlog(std::vector<Command>& commands);
     [[nodiscard]] bool nothing_to_decide(std::int64_t size_bytes) const;
     void tell(Event const& event, std::vector<Command>& commands);
@@ -111,6 +113,7 @@ class Loop {
     Executor executor_;
     std::vector<Event> queued_;
     Backlog backlog_;
+    std::vector<ValueId> dropped_now_;  ///< empty between calls
     std::unordered_map<CommandId, Error> failed_;
     std::unordered_map<CommandId, CommandKind> in_flight_;
     std::unordered_map<ValueId, void*> returning_;

@@ -63,7 +63,23 @@ bool Registry::may_move(at::Tensor const& tensor, c10::StorageImpl const& storag
            owned_.count(const_cast<c10::StorageImpl*>(&storage)) == 0;
 }
 
-Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor) {
+/// Called with the mutex held.
+Slot Registry::slot_of(Origin const& origin) {
+    Producer& producer = producers_[{origin.node, origin.output}];
+    if (producer.name.empty()) {
+        producer.name = origin.name();
+    }
+    return {producer.name, static_cast<std::int32_t>(origin.output), producer.saved++};
+}
+
+void Registry::begin_pass() {
+    std::lock_guard const lock(mutex_);
+    for (auto& [key, producer] : producers_) {
+        producer.saved = 0;
+    }
+}
+
+Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh& fresh) {
     if (!tensor.has_storage()) {
         return Filed::passed;
     }
@@ -74,24 +90,23 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor) {
     }
     auto const [known, is_new] = value_of_.try_emplace(storage, ValueId{next_value_});
     if (!is_new) {
-        Entry& entry = entries_.at(known->second);
+        SavedValue& entry = entries_.at(known->second);
         if (entry.version == hook.saved_version_) {
             entry.hooks.push_back(&hook);
             hook.value_ = known->second;
+            hook.filed_ = &entry;
             return Filed::known;
         }
         known->second = ValueId{next_value_};  // written in place since: another value
     }
+    fresh = {device_.rounded(static_cast<std::int64_t>(storage->nbytes())), slot_of(hook.origin_)};
     hook.value_ = ValueId{next_value_++};
-    entries_.emplace(
-        hook.value_,
-        Entry{
-            .hooks = std::pmr::vector<SavedHook*>({&hook}, &memory_),
-            .storage = storage,
-            .version = hook.saved_version_,
-            .storage_bytes = storage->nbytes(),
-            .size_bytes = device_.rounded(static_cast<std::int64_t>(storage->nbytes()))}
-    );
+    hook.filed_ = &entries_[hook.value_];
+    hook.filed_->hooks.push_back(&hook);
+    hook.filed_->storage = storage;
+    hook.filed_->version = hook.saved_version_;
+    hook.filed_->storage_bytes = storage->nbytes();
+    hook.filed_->size_bytes = fresh.size_bytes;
     not_sole_.push_back(hook.value_);
     if (not_sole_.size() > 2 * entries_.size() + 64) {  // nobody asked for long
         std::erase_if(not_sole_, [this](ValueId value) { return entries_.count(value) == 0; });
@@ -99,13 +114,8 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor) {
     return Filed::fresh;
 }
 
-std::int64_t Registry::size_of(SavedHook const& hook) const {
-    std::lock_guard const lock(mutex_);
-    return entries_.at(hook.value_).size_bytes;
-}
-
 /// Called with the mutex held.
-void Registry::unlink_storage(ValueId value, Entry& entry) {
+void Registry::unlink_storage(ValueId value, SavedValue& entry) {
     auto const at = value_of_.find(entry.storage);
     if (at != value_of_.end() && at->second == value) {
         value_of_.erase(at);
@@ -119,8 +129,8 @@ void Registry::forget(SavedHook& hook) noexcept {
     bool ended = false;
     {
         std::lock_guard const lock(mutex_);
-        Entry& entry = entries_.at(value);
-        std::erase(entry.hooks, &hook);
+        SavedValue& entry = *hook.filed_;
+        entry.hooks.erase(std::find(entry.hooks.begin(), entry.hooks.end(), &hook));
         last = std::move(hook.kept_);
         ended = entry.hooks.empty();
         if (ended) {
@@ -149,12 +159,12 @@ at::Tensor Registry::shape_of(SavedHook const& hook) const {
         c10::Storage(c10::make_intrusive<c10::StorageImpl>(
             c10::StorageImpl::use_byte_size_t(), 0, std::move(nothing), nullptr, false
         )),
-        hook.geometry_
+        *hook.geometry_
     );
 }
 
 /// Only our aliases refer to the storage. Called with the mutex held.
-bool Registry::is_sole(Entry const& entry) const {
+bool Registry::is_sole(SavedValue const& entry) const {
     return entry.storage != nullptr &&
            c10::raw::intrusive_ptr::use_count(entry.storage) == entry.hooks.size();
 }
@@ -234,7 +244,7 @@ void Registry::drop(ValueId value) {
         return;
     }
     for (SavedHook* const hook : at->second.hooks) {
-        hook->geometry_ = geometry_of(hook->kept_);
+        hook->geometry_ = std::make_unique<Geometry>(geometry_of(hook->kept_));
         going.push_back(std::move(hook->kept_));
     }
     unlink_storage(value, at->second);
@@ -247,14 +257,15 @@ void Registry::bind(ValueId value, void* memory) {
     if (at == entries_.end()) {
         return;  // its last hook died meanwhile; the memory goes with `data`
     }
-    Entry& entry = at->second;
+    SavedValue& entry = at->second;
     c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
         c10::StorageImpl::use_byte_size_t(), entry.storage_bytes, std::move(data), nullptr, false
     ));
     entry.storage = storage.unsafeGetStorageImpl();
     value_of_.insert_or_assign(entry.storage, value);  // a backward that records may save it again
     for (SavedHook* const hook : entry.hooks) {
-        hook->kept_ = view_of(storage, hook->geometry_);
+        hook->kept_ = view_of(storage, *hook->geometry_);
+        hook->geometry_.reset();
         // Writes to what backward is given must be seen by a second unpack.
         hook->kept_.unsafeGetTensorImpl()->set_version_counter(hook->version_);
     }
@@ -267,7 +278,7 @@ std::string Registry::describe(ValueId value) const {
         return "a saved tensor";
     }
     SavedHook const& hook = *at->second.hooks.front();
-    Geometry const shape = hook.kept_.defined() ? geometry_of(hook.kept_) : hook.geometry_;
+    Geometry const shape = hook.kept_.defined() ? geometry_of(hook.kept_) : *hook.geometry_;
     std::ostringstream out;
     out << "the saved tensor " << c10::IntArrayRef(shape.sizes) << ' ' << shape.dtype.name()
         << " of " << hook.origin_.name();

@@ -9,19 +9,34 @@
 #include "mover/device.h"
 #include "session/driver.h"
 #include "torch_driver/saved_hook.h"
+#include "trace/slot.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <memory_resource>
 #include <mutex>
 #include <string>
+#include <typeinfo>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace spillway {
+
+/// One value in the registry: the hooks that stand for it and the storage that holds it.
+struct SavedValue {
+    c10::SmallVector<SavedHook*, 2> hooks;
+    c10::StorageImpl* storage = nullptr;  ///< alive while a hook keeps an alias; else null
+    std::uint32_t version = 0;
+    std::size_t storage_bytes = 0;  ///< as torch asked
+    std::int64_t size_bytes = 0;    ///< as the device rounded
+};
 
 /// Thread  any; one mutex, never held while torch allocates
 class Registry final : public Driver {
@@ -37,13 +52,19 @@ class Registry final : public Driver {
         known,   ///< one more hook of a value that was saved before
         fresh,   ///< a new value
     };
+    /// What the loop is told of a new value.
+    struct Fresh {
+        std::int64_t size_bytes = 0;  ///< as the device rounds
+        Slot slot;
+    };
+
+    /// A forward begins: slots are counted afresh.
+    void begin_pass();
 
     /// Files the hook, which keeps `tensor`'s alias, under its storage's value if the tensor may be
     /// moved: a plain strided CPU tensor, no subclass, large enough, on a storage that the
     /// session's device allocated and that is no parameter's, buffer's or gradient's.
-    [[nodiscard]] Filed file(SavedHook& hook, at::Tensor const& tensor);
-    /// The device bytes of a value that was filed, as the device rounds.
-    [[nodiscard]] std::int64_t size_of(SavedHook const& hook) const;
+    [[nodiscard]] Filed file(SavedHook& hook, at::Tensor const& tensor, Fresh& fresh);
     /// A hook dies. Its value ends with its last hook.
     void forget(SavedHook& hook) noexcept;
     /// The tensor that a hook stands for; undefined while the value is away.
@@ -70,17 +91,16 @@ class Registry final : public Driver {
     [[nodiscard]] std::string describe(ValueId value) const override;
 
   private:
-    struct Entry {
-        std::pmr::vector<SavedHook*> hooks;
-        c10::StorageImpl* storage = nullptr;  ///< alive while a hook keeps an alias; else null
-        std::uint32_t version = 0;
-        std::size_t storage_bytes = 0;  ///< as torch asked
-        std::int64_t size_bytes = 0;    ///< as the device rounded
+    /// What saves values: a node's output.
+    struct Producer {
+        std::string name;
+        std::int32_t saved = 0;  ///< values since the pass began
     };
 
     [[nodiscard]] bool may_move(at::Tensor const& tensor, c10::StorageImpl const& storage) const;
-    [[nodiscard]] bool is_sole(Entry const& entry) const;
-    void unlink_storage(ValueId value, Entry& entry);
+    [[nodiscard]] Slot slot_of(Origin const& origin);
+    [[nodiscard]] bool is_sole(SavedValue const& entry) const;
+    void unlink_storage(ValueId value, SavedValue& entry);
 
     Device& device_;
     std::int64_t const min_value_bytes_;
@@ -90,7 +110,8 @@ class Registry final : public Driver {
     std::unordered_map<c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> owned_;
     std::pmr::unsynchronized_pool_resource memory_;  ///< nodes come and go with every saved tensor
     std::pmr::unordered_map<c10::StorageImpl*, ValueId> value_of_{&memory_};
-    std::pmr::unordered_map<ValueId, Entry> entries_{&memory_};
+    std::pmr::unordered_map<ValueId, SavedValue> entries_{&memory_};  ///< entries stay put
+    std::map<std::pair<std::type_info const*, std::uint32_t>, Producer> producers_;
     std::vector<ValueId> not_sole_;  ///< candidates to be sole, oldest first
     std::size_t next_candidate_ = 0;
     std::int64_t next_value_ = 0;

@@ -20,6 +20,7 @@
 namespace spillway {
 
 class TorchSession;
+struct SavedValue;  // registry.h
 
 using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
@@ -63,7 +64,6 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     }
 
     [[nodiscard]] ValueId value() const { return value_; }
-    [[nodiscard]] Origin const& origin() const { return origin_; }
 
   private:
     friend class Registry;
@@ -77,10 +77,11 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     std::uint32_t saved_version_ = 0;
     WeakTensor original_{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
     Origin origin_;
-    bool is_output_ = false;         ///< of the very node that saves it
-    std::uint64_t node_number_ = 0;  ///< sequence number of the node that saves
-    ValueId value_;                  ///< invalid: passed through
-    Geometry geometry_;              ///< filled when the alias goes
+    bool is_output_ = false;              ///< of the very node that saves it
+    std::uint64_t node_number_ = 0;       ///< sequence number of the node that saves
+    ValueId value_;                       ///< invalid: passed through
+    SavedValue* filed_ = nullptr;         ///< the value's entry; null: passed through
+    std::unique_ptr<Geometry> geometry_;  ///< there when the alias is not
 };
 
 }  // namespace spillway

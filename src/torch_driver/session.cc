@@ -35,7 +35,7 @@ void Session::own(std::vector<at::Tensor> const& tensors) {
 
 void Session::phase(Phase phase, std::int64_t step) {
     if (phase == Phase::forward) {
-        impl_->begin_pass();
+        impl_->registry().begin_pass();
     }
     if (step != impl_->loop().step()) {
         impl_->loop().begin_step(step);

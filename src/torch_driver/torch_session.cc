@@ -129,29 +129,14 @@ TorchSession::~TorchSession() {
     loop_.reset();  // ends what is in flight while the registry is still there
 }
 
-Slot TorchSession::slot_of(Origin const& origin) {
-    std::lock_guard const lock(slots_mutex_);
-    Producer& producer = producers_[{origin.node, origin.output}];
-    if (producer.name.empty()) {
-        producer.name = origin.name();
-    }
-    return {producer.name, static_cast<std::int32_t>(origin.output), producer.saved++};
-}
-
-void TorchSession::begin_pass() {
-    std::lock_guard const lock(slots_mutex_);
-    for (auto& [key, producer] : producers_) {
-        producer.saved = 0;
-    }
-}
-
 void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
     saved_tensors_.fetch_add(1, std::memory_order_relaxed);
-    Registry::Filed const filed = registry_.file(hook, tensor);
+    Registry::Fresh fresh;
+    Registry::Filed const filed = registry_.file(hook, tensor, fresh);
     if (filed == Registry::Filed::passed) {
         passed_tensors_.fetch_add(1, std::memory_order_relaxed);
     } else if (filed == Registry::Filed::fresh) {
-        loop_->saved(hook.value(), registry_.size_of(hook), slot_of(hook.origin()));
+        loop_->saved(hook.value(), fresh.size_bytes, std::move(fresh.slot));
     }
 }
 

@@ -15,12 +15,8 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <typeinfo>
-#include <utility>
 
 namespace spillway {
 
@@ -48,8 +44,6 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     // For the public Session.
     [[nodiscard]] Loop& loop() { return *loop_; }
     [[nodiscard]] Report report() const;
-    /// A forward begins: slots are counted afresh.
-    void begin_pass();
     /// "step 3, forward".
     [[nodiscard]] std::string place() const;
 
@@ -61,7 +55,6 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
         std::int64_t min_value_bytes
     );
     void tell_backward_order();
-    [[nodiscard]] Slot slot_of(Origin const& origin);
 
     std::shared_ptr<Device> device_;
     Registry registry_;
@@ -69,13 +62,6 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     std::atomic<std::int64_t> saved_tensors_{0};
     std::atomic<std::int64_t> passed_tensors_{0};
     std::atomic<int> graph_task_{-1};  ///< the backward whose order was told
-
-    std::mutex slots_mutex_;
-    struct Producer {
-        std::string name;
-        std::int32_t saved = 0;  ///< values since the pass began
-    };
-    std::map<std::pair<std::type_info const*, std::uint32_t>, Producer> producers_;
 };
 
 }  // namespace spillway

@@ -47,6 +47,7 @@ Json json_of(Report const& report) {
           {"backward", report.device_peak_by_phase[2]},
           {"update", report.device_peak_by_phase[3]}}},
         {"device_resident_peak_bytes", report.device_resident_peak_bytes},
+        {"ledger_peak_bytes", report.ledger_peak_bytes},
         {"saved_tensors", report.saved_tensors},
         {"saved_values", report.saved_values},
         {"saved_bytes", report.saved_bytes},

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/huge_pages.h"
+
+#include "base/log.h"
+#include "base/units.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+namespace spillway {
+
+namespace {
+
+/// Each granule may cost the process two of the 65,530 mappings that Linux allows it.
+constexpr std::int64_t kMostGranules = 28'000;
+
+}  // namespace
+
+void HugePages::use(PageRun run) {
+    std::int64_t const granule = round_up(run.first, kHugePagePages) / kHugePagePages;
+    std::int64_t const end = (run.first + run.pages) / kHugePagePages;
+    if (end <= granule || granules() + end - granule > kMostGranules ||
+        !advise(granule, end, MADV_HUGEPAGE)) {
+        return;
+    }
+    for (std::int64_t i = granule; i < end; ++i) {
+        granules_.insert(granules_.end(), i);
+    }
+}
+
+void HugePages::give_up(PageRun run) {
+    std::int64_t const end = round_up(run.first + run.pages, kHugePagePages) / kHugePagePages;
+    auto at = granules_.lower_bound(run.first / kHugePagePages);
+    while (at != granules_.end() && *at < end) {
+        std::int64_t const granule = *at;
+        std::int64_t next = granule;
+        while (at != granules_.end() && *at == next && next < end) {
+            at = granules_.erase(at);
+            ++next;
+        }
+        if (!advise(granule, next, MADV_NOHUGEPAGE)) {
+            say_once("the system refuses a memory mapping; up to 2 MiB more may become resident");
+        }
+    }
+}
+
+bool HugePages::advise(std::int64_t granule, std::int64_t end, int advice) const {
+    return ::madvise(
+               first_ + granule * kHugePageBytes,
+               static_cast<std::size_t>((end - granule) * kHugePageBytes),
+               advice
+           ) == 0;
+}
+
+}  // namespace spillway
