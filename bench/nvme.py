@@ -4,8 +4,9 @@
 """bench-nvme: the NVMe tier's public store and load, checksums on, against fio.
 
 Both sides write a fresh file of the same size in the same folder and read it back, random bytes,
-O_DIRECT, io_uring. fio has fixed buffers and, of three queue depths, the best of each direction,
-found before the pairs. value = the lower of the two medians (write, read) of ours / fio's.
+O_DIRECT, io_uring. Ours lie in the arena, as a session's tensors do: on huge pages, not registered.
+fio has fixed buffers, huge pages too where glibc offers them, and, of three queue depths, the best of
+each direction, found before the pairs. value = the lower of the two medians (write, read) of ours / fio's.
 """
 
 import argparse
@@ -40,8 +41,7 @@ def measure(options, program, folder):
 
     def ours():
         return common.run_json(
-            [program, "--folder", folder, "--size", str(size),
-             "--registered", str(int(options.registered)), "--huge", str(int(options.huge))])
+            [program, "--folder", folder, "--size", str(size)])
 
     def theirs():
         write = fio(fio_file, size, "write", depth["write"], options)
@@ -58,8 +58,7 @@ def measure(options, program, folder):
         "write_ratio": common.spread(ratios["write"]),
         "read_ratio": common.spread(ratios["read"]),
         "pairs": len(measured), "size_bytes": size, "fio_depth": depth,
-        "fio_refill_buffers": options.refill, "registered": options.registered,
-        "huge_pages": options.huge,
+        "fio_refill_buffers": options.refill, "fio_huge_pages": options.fio_huge,
         "machine": common.machine(),
     }
     for side, index in (("ours", 0), ("fio", 1)):
@@ -97,8 +96,8 @@ def fio(path, size, way, depth, options):
 
 
 def fio_environment(options):
-    """fio takes its buffers from malloc; glibc (2.35) can ask for huge pages there, as we do."""
-    if not options.huge:
+    """fio takes its buffers from malloc; glibc (2.35) can ask for huge pages there."""
+    if not options.fio_huge:
         return None
     return {**os.environ, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
@@ -112,11 +111,8 @@ def parse_arguments():
     parser.add_argument("--pairs", type=int, default=7, help="default %(default)s")
     parser.add_argument("--refill", action=argparse.BooleanOptionalAction, default=False,
                         help="fio makes new random bytes for every write, which costs it CPU")
-    parser.add_argument("--registered", action=argparse.BooleanOptionalAction, default=True,
-                        help="our buffers are registered, as fio's fixed buffers are")
-    parser.add_argument("--huge", action=argparse.BooleanOptionalAction, default=True,
-                        help="the memory of both sides lies on huge pages where the system gives "
-                             "them; --no-huge for small pages on both sides")
+    parser.add_argument("--fio-huge", action=argparse.BooleanOptionalAction, default=True,
+                        help="fio's memory lies on huge pages too; --no-fio-huge: as fio is")
     options = parser.parse_args()
     options.folder = options.folder or options.build
     return options

@@ -1,18 +1,21 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Our side of bench-nvme: stores and loads of page-aligned random blocks through the public calls
-// of the NVMe tier, checksums on. Prints one JSON object; bench/nvme.py compares it with fio.
+// Our side of bench-nvme: stores and loads of random blocks of the device's arena through the
+// public calls of the NVMe tier, checksums on. Prints one JSON object; bench/nvme.py compares it
+// with fio.
 #include "base/units.h"
+#include "mover/arena.h"
 #include "tier/nvme_tier.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <string>
@@ -27,44 +30,37 @@ constexpr std::size_t kInFlight = 4;
 struct Settings {
     NvmeOptions tier;
     std::int64_t size_bytes = 2_GiB;
-    bool registered = false;
-    bool huge = true;  ///< huge pages where the system gives them
 };
 
-/// Blocks of random bytes, on pages of their own.
+/// Blocks of random bytes, where a session's tensors lie: in the arena of the device.
 class Blocks {
   public:
-    explicit Blocks(bool huge) {
-        void* const memory = ::mmap(
-            nullptr,
-            kInFlight * kBlockBytes,
-            PROT_READ | PROT_WRITE,
-            MAP_PRIVATE | MAP_ANONYMOUS,
-            -1,
-            0
-        );
-        SPILLWAY_ASSERT(memory != MAP_FAILED, "no memory for the blocks");
-        if (huge) {
-            ::madvise(memory, kInFlight * kBlockBytes, MADV_HUGEPAGE);
-        }
-        data_ = static_cast<std::byte*>(memory);
+    Blocks() {
         std::mt19937_64 random(1);
-        for (std::size_t i = 0; i < all().size(); i += 8) {
-            std::uint64_t const word = random();
-            std::memcpy(data_ + i, &word, sizeof word);
+        for (void*& block : blocks_) {
+            block = arena_->try_allocate(kBlockBytes);
+            SPILLWAY_ASSERT(block != nullptr, "the arena has room for the blocks");
+            for (std::int64_t i = 0; i < kBlockBytes; i += 8) {
+                std::uint64_t const word = random();
+                std::memcpy(static_cast<std::byte*>(block) + i, &word, sizeof word);
+            }
         }
     }
     Blocks(Blocks const&) = delete;
     Blocks& operator=(Blocks const&) = delete;
-    ~Blocks() { ::munmap(data_, kInFlight * kBlockBytes); }
+    ~Blocks() {
+        for (void* const block : blocks_) {
+            arena_->free(block);
+        }
+    }
 
-    [[nodiscard]] std::span<std::byte> all() const { return {data_, kInFlight * kBlockBytes}; }
     [[nodiscard]] std::span<std::byte> at(std::size_t number) const {
-        return all().subspan(number % kInFlight * kBlockBytes, kBlockBytes);
+        return {static_cast<std::byte*>(blocks_[number % kInFlight]), kBlockBytes};
     }
 
   private:
-    std::byte* data_ = nullptr;
+    std::shared_ptr<Arena> arena_ = *Arena::open({.limit_bytes = kInFlight * kBlockBytes});
+    std::array<void*, kInFlight> blocks_{};
 };
 
 /// Counts what is in flight; remembers the first error.
@@ -139,13 +135,7 @@ int run(Settings settings) {
     if (!tier.ok()) {
         return fail(tier.error().message());
     }
-    Blocks const blocks(settings.huge);
-    if (settings.registered) {
-        Result<void> const registered = (*tier)->register_memory(blocks.all());
-        if (!registered.ok()) {
-            return fail(registered.error().message());
-        }
-    }
+    Blocks const blocks;
     auto const count = static_cast<std::size_t>(settings.size_bytes / kBlockBytes);
     std::vector<Reservation> rooms;
     for (std::size_t i = 0; i < count; ++i) {
@@ -193,10 +183,6 @@ int main_of(std::vector<std::string> const& arguments) {
             settings.tier.queue_depth = static_cast<int>(*size);
         } else if (flag == "--threads") {
             settings.tier.force_thread_pool = *size != 0;
-        } else if (flag == "--huge") {
-            settings.huge = *size != 0;
-        } else if (flag == "--registered") {
-            settings.registered = *size != 0;
         } else {
             return fail("unknown flag " + flag);
         }
