@@ -153,7 +153,7 @@ def sample(pid: int, nvme: pathlib.Path) -> Sample:
         for descriptor in descriptors:
             with contextlib.suppress(OSError):
                 path = f"/proc/{pid}/fd/{descriptor}"
-                if os.readlink(path).startswith(str(nvme)) and os.stat(path).st_nlink == 0:
+                if os.readlink(path).startswith(str(nvme.resolve())) and os.stat(path).st_nlink == 0:
                     held += os.stat(path).st_blocks * 512
         return Sample(*resident_bytes(pid), held + sum(file.st_blocks * 512 for file in named),
                       len(named), len(descriptors))

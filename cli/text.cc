@@ -85,7 +85,7 @@ std::int64_t memory_bytes() {
 std::int64_t free_bytes(std::string const& path) {
     struct statvfs status {};
     if (::statvfs(path.c_str(), &status) != 0) {
-        return 0;
+        return std::int64_t{1} << 50;  // the path is refused before its budget is used
     }
     return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
 }

@@ -28,7 +28,8 @@ struct Fraction {
 /// machine's memory. What "80%" of a CPU device is a share of.
 [[nodiscard]] std::int64_t memory_bytes();
 
-/// Free bytes where `path` is; 0 where that is not known. What "80%" of an NVMe tier is a share of.
+/// Free bytes where `path` is; very many where that is not known. What "80%" of an NVMe tier is a
+/// share of.
 [[nodiscard]] std::int64_t free_bytes(std::string const& path);
 
 /// Reads a size above 0.

@@ -252,6 +252,7 @@ void add_train_flags(CLI::App& app, TrainOptions& options, TrainText& text) {
 
 void read_sizes(TrainText const& text, TrainOptions& options) {
     options.device_budget_typed = text.device_budget;
+    options.host_budget_typed = text.host_budget;
     options.nvme_budget_typed = text.nvme_budget;
     if (!text.device_budget.empty()) {
         options.device_budget_bytes =

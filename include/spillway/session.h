@@ -19,7 +19,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace spillway {
@@ -41,13 +43,26 @@ struct SessionOptions {
     std::string record_events = {};     ///< a file for the event and command log; empty: none
 };
 
+/// An option that cannot be: thrown by `Session::open`, with one line that says why.
+class BadOption : public std::invalid_argument {
+  public:
+    BadOption(std::string option, std::string const& why)
+        : std::invalid_argument(why), option_(std::move(option)) {}
+
+    /// Its name in SessionOptions: "nvme_budget_bytes".
+    [[nodiscard]] std::string const& option() const { return option_; }
+
+  private:
+    std::string option_;
+};
+
 /// One training session on the calling thread's device (CPU today).
 ///
 /// Order   from `open` until it is closed, every ATen CPU allocation of the opening thread is
 ///         counted and capped. It is closed when it was destroyed and the last graph recorded in
 ///         it is gone; backward may run before or after the destruction, on the same thread.
 /// Thread  not thread-safe; open, record and run backward on one thread (its backward included)
-/// Errors  std::invalid_argument with one line for options that cannot be; inside torch calls a
+/// Errors  BadOption for options that cannot be; inside torch calls a
 ///         cap that cannot be met is a c10::OutOfMemoryError whose first line says who asked for
 ///         how many bytes, what is in use, and which option would make it fit; a failed or corrupt
 ///         reload is a c10::Error that names tensor, tier, file and offset
@@ -59,7 +74,10 @@ class Session {
     Session& operator=(Session const&) = delete;
 
     /// Names tensors whose storages are not activations (parameters, buffers, optimizer state);
-    /// they are never moved. Call again when storages change.
+    /// they are never moved. Call again when storages change. They count in the device budget,
+    /// whether they were allocated in this session or before it.
+    ///
+    /// Errors  BadOption "device_budget_bytes" when they leave nothing of it
     void own(std::vector<at::Tensor> const& tensors);
 
     /// Says which part of the step starts now; peaks and messages are told by phase. Messages tell

@@ -54,6 +54,7 @@ struct TrainOptions {
     std::int64_t device_budget_bytes = 0;  ///< 0: no cap, Spillway not in play
     std::string device_budget_typed;
     std::int64_t host_budget_bytes = 0;
+    std::string host_budget_typed;
     std::string nvme;
     std::int64_t nvme_budget_bytes = 0;
     std::string nvme_budget_typed;

@@ -386,6 +386,22 @@ TEST(CpuDeviceTest, it_is_the_arena_seen_as_a_device) {
     EXPECT_STREQ(to, "bytes");
 }
 
+TEST(CpuDeviceTest, what_is_charged_counts_and_leaves_less) {
+    auto const device = *CpuDevice::open({.limit_bytes = 8 * kPage});
+    device->charge(5 * kPage);
+    EXPECT_EQ(device->limit_bytes(), 8 * kPage);
+    EXPECT_EQ(device->used_bytes(), 5 * kPage);
+    EXPECT_EQ(device->usage().used_bytes, 5 * kPage);
+    EXPECT_EQ(device->try_allocate(4 * kPage), nullptr);
+    void* const block = device->try_allocate(3 * kPage);
+    EXPECT_NE(block, nullptr);
+    EXPECT_EQ(device->usage().peak_bytes, 8 * kPage);
+    EXPECT_EQ(device->take_peak(), 8 * kPage);
+    device->charge(0);
+    EXPECT_EQ(device->used_bytes(), 3 * kPage);
+    device->free(block);
+}
+
 TEST(CpuDeviceTest, bad_options_are_refused) {
     EXPECT_EQ(CpuDevice::open({.limit_bytes = -1}).error().code, Errc::bad_argument);
 }

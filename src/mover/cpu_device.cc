@@ -3,6 +3,7 @@
 
 #include "mover/cpu_device.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace spillway {
@@ -37,20 +38,25 @@ std::int64_t CpuDevice::size_of(void const* block) const {
 
 DeviceUsage CpuDevice::usage() const {
     ArenaUsage const usage = arena_->usage();
+    std::int64_t const charged = charged_bytes_;
     return {
-        usage.used_bytes,
-        usage.peak_bytes,
-        usage.resident_bytes,
-        usage.resident_peak_bytes,
+        usage.used_bytes + charged,
+        usage.peak_bytes + charged,
+        usage.resident_bytes + charged,
+        usage.resident_peak_bytes + charged,
         usage.allocations};
 }
 
 std::int64_t CpuDevice::take_peak() {
-    return arena_->take_peak();
+    return arena_->take_peak() + charged_bytes_;
 }
 
-std::int64_t CpuDevice::limit_bytes() const {
-    return arena_->limit_bytes();
+// Where nothing is left, a page stays: an arena has no limit of 0.
+void CpuDevice::charge(std::int64_t outside_bytes) {
+    charged_bytes_ = outside_bytes;
+    if (limit_bytes_ > 0) {
+        arena_->set_limit(std::max(limit_bytes_ - outside_bytes, kArenaPageBytes));
+    }
 }
 
 void CpuDevice::copy(void* to, void const* from, std::int64_t size_bytes, StreamId) {

@@ -8,6 +8,7 @@
 #include "mover/arena.h"
 #include "mover/device.h"
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -16,7 +17,8 @@ namespace spillway {
 class CpuDevice final : public Device {
   public:
     /// `arena` is shared with whoever allocates for the program's own tensors.
-    explicit CpuDevice(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {}
+    explicit CpuDevice(std::shared_ptr<Arena> arena)
+        : arena_(std::move(arena)), limit_bytes_(arena_->limit_bytes()) {}
 
     /// A device over an arena of its own.
     ///
@@ -31,9 +33,12 @@ class CpuDevice final : public Device {
     [[nodiscard]] bool owns(void const* address) const noexcept override;
     [[nodiscard]] std::int64_t size_of(void const* block) const override;
     [[nodiscard]] DeviceUsage usage() const override;
-    [[nodiscard]] std::int64_t used_bytes() const override { return arena_->used_bytes(); }
+    [[nodiscard]] std::int64_t used_bytes() const override {
+        return arena_->used_bytes() + charged_bytes_;
+    }
     [[nodiscard]] std::int64_t take_peak() override;
-    [[nodiscard]] std::int64_t limit_bytes() const override;
+    [[nodiscard]] std::int64_t limit_bytes() const override { return limit_bytes_; }
+    void charge(std::int64_t outside_bytes) override;
 
     [[nodiscard]] StreamId compute_stream() const override { return {0}; }
     [[nodiscard]] StreamId copy_out_stream() const override { return {1}; }
@@ -47,6 +52,8 @@ class CpuDevice final : public Device {
 
   private:
     std::shared_ptr<Arena> arena_;  ///< the second owner is the allocator of the driver
+    std::int64_t const limit_bytes_;
+    std::atomic<std::int64_t> charged_bytes_ = 0;
 };
 
 }  // namespace spillway

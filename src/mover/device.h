@@ -50,6 +50,9 @@ class Device {
     [[nodiscard]] virtual std::int64_t take_peak() = 0;
     /// 0: there is none.
     [[nodiscard]] virtual std::int64_t limit_bytes() const = 0;
+    /// Counts bytes that others allocated as used from now on, in place of those charged before:
+    /// what the session owns and was there before it.
+    virtual void charge(std::int64_t outside_bytes) = 0;
 
     [[nodiscard]] virtual StreamId compute_stream() const = 0;
     [[nodiscard]] virtual StreamId copy_out_stream() const = 0;

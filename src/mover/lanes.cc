@@ -69,6 +69,14 @@ Move Lanes::end(CommandId fence, std::optional<Failure> failure) {
     return move;
 }
 
+Move const* Lanes::oldest() const {
+    auto const first =
+        std::min_element(moves_.begin(), moves_.end(), [](auto const& one, auto const& other) {
+            return one.first < other.first;
+        });
+    return first == moves_.end() ? nullptr : &first->second;
+}
+
 std::vector<Move> Lanes::drop_waiting() {
     std::vector<Move> dropped;
     for (std::deque<Move*>& lane : waiting_) {

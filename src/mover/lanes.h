@@ -73,6 +73,8 @@ class Lanes {
 
     [[nodiscard]] bool ended(CommandId fence) const { return !moves_.contains(fence); }
     [[nodiscard]] std::int64_t under_way() const { return std::ssize(moves_); }
+    /// The move that was given first of those that have not ended; null where there is none.
+    [[nodiscard]] Move const* oldest() const;
 
   private:
     [[nodiscard]] bool may_go(Move const& move) const;

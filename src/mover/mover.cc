@@ -13,8 +13,14 @@
 
 namespace spillway {
 
-Mover::Mover(std::shared_ptr<Device> device, std::unique_ptr<Tier> host, std::unique_ptr<Tier> nvme)
-    : impl_(std::make_unique<Impl>(std::move(device), std::move(host), std::move(nvme))) {}
+Mover::Mover(
+    std::shared_ptr<Device> device,
+    std::unique_ptr<Tier> host,
+    std::unique_ptr<Tier> nvme,
+    std::chrono::milliseconds patience
+)
+    : impl_(std::make_unique<Impl>(std::move(device), std::move(host), std::move(nvme), patience)) {
+}
 
 Mover::~Mover() {
     if (impl_->forked()) {  // the threads are the parent's
@@ -102,18 +108,10 @@ Device& Mover::device() {
 Tier* Mover::tier(Pool pool) {
     return impl_->tier(pool);
 }
-Pool Mover::pool_of(BlockId block) const {
-    return impl_->pool_of(block);
-}
 
 TierCounters Mover::counters(Pool pool) const {
     Tier const* const place = impl_->tier(pool);
     return place == nullptr ? TierCounters{} : place->counters();
-}
-
-std::string Mover::tier_name(Pool pool) const {
-    Tier const* const place = impl_->tier(pool);
-    return place == nullptr ? std::string() : place->name();
 }
 
 }  // namespace spillway

@@ -11,11 +11,11 @@
 #include "mover/device.h"
 #include "tier/tier.h"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace spillway {
@@ -25,6 +25,8 @@ struct Completion {
     CommandId command;
     Result<void> outcome;
 };
+
+inline constexpr std::chrono::milliseconds kPatience{30'000};
 
 /// Note [How commands wait]
 /// There is a lane for each away pool and direction. On a lane commands start in the order in which
@@ -41,7 +43,13 @@ struct Completion {
 class Mover {
   public:
     /// `host` and `nvme` may be null: that pool does not exist. `device` is shared with the driver.
-    Mover(std::shared_ptr<Device> device, std::unique_ptr<Tier> host, std::unique_ptr<Tier> nvme);
+    /// A wait that is longer than `patience` goes on, and says who waits for what.
+    Mover(
+        std::shared_ptr<Device> device,
+        std::unique_ptr<Tier> host,
+        std::unique_ptr<Tier> nvme,
+        std::chrono::milliseconds patience = kPatience
+    );
     Mover(Mover const&) = delete;
     Mover& operator=(Mover const&) = delete;
     /// Waits for what has started; what has not never starts. Hands all rooms back. In
@@ -112,10 +120,6 @@ class Mover {
     [[nodiscard]] Tier* tier(Pool pool);
     /// Zeros where the pool does not exist.
     [[nodiscard]] TierCounters counters(Pool pool) const;
-    /// "" where the pool does not exist.
-    [[nodiscard]] std::string tier_name(Pool pool) const;
-    /// The pool in which `block` has its room (checked).
-    [[nodiscard]] Pool pool_of(BlockId block) const;
 
   private:
     class Impl;

@@ -4,6 +4,8 @@
 #include "mover/mover_impl.h"
 
 #include "base/assert.h"
+#include "base/log.h"
+#include "base/units.h"
 #include "tier/transfer.h"
 
 #include <fmt/format.h>
@@ -39,7 +41,9 @@ Mover::Impl::~Impl() {
     starter_.join();
     {
         Lock lock(guard_);
-        ended_cv_.wait(lock, [this] { return lanes_.under_way() == 0 && device_calls_ == 0; });
+        wait_until(lock, "a session that closes", [this] {
+            return lanes_.under_way() == 0 && device_calls_ == 0;
+        });
     }
     rooms_.clear();  // before the tiers; and those before what their threads may still touch
     host_.reset();
@@ -81,13 +85,6 @@ void Mover::Impl::release(BlockId block) noexcept {
     SPILLWAY_ASSERT(room->second.moves == 0, "a block is released after its stores and loads");
     bytes = std::move(room->second.bytes);
     rooms_.erase(room);
-}
-
-Pool Mover::Impl::pool_of(BlockId block) const {
-    std::lock_guard const lock(guard_);
-    auto const room = rooms_.find(block);
-    SPILLWAY_ASSERT(room != rooms_.end(), "the block has a room");
-    return room->second.pool;
 }
 
 void Mover::Impl::give(Move move) {
@@ -201,18 +198,45 @@ void Mover::Impl::run_starter() {
 }
 
 template <typename Condition>
-std::int64_t Mover::Impl::wait_until(Lock& lock, Condition const& condition) {
+std::int64_t Mover::Impl::wait_until(Lock& lock, char const* who, Condition const& condition) {
     if (condition()) {
         return 0;
     }
     auto const began = std::chrono::steady_clock::now();
-    ended_cv_.wait(lock, condition);
-    return std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
+    auto const waited = [&] { return std::chrono::steady_clock::now() - began; };
+    while (!ended_cv_.wait_for(lock, patience_, condition)) {
+        say_who_waits(who, waited());
+    }
+    return std::chrono::nanoseconds(waited()).count();
+}
+
+/// A wait past its limit names both: who waits, and for what.
+void Mover::Impl::say_who_waits(char const* who, std::chrono::nanoseconds waited) const {
+    Move const* const oldest = lanes_.oldest();
+    if (oldest == nullptr) {
+        say(fmt::format(
+            "{} has waited {} s for the device's queue", who, waited.count() / 1'000'000'000
+        ));
+        return;
+    }
+    auto const size =
+        static_cast<std::int64_t>(oldest->is_store() ? oldest->from.size() : oldest->to.size());
+    say(fmt::format(
+        "{} has waited {} s for {}: a {} of {} (command {}) has {}; {} are under way",
+        who,
+        waited.count() / 1'000'000'000,
+        tier(oldest->pool)->name(),
+        oldest->is_store() ? "store" : "load",
+        format_size(size),
+        oldest->fence.number,
+        oldest->started ? "not ended" : "not started",
+        lanes_.under_way()
+    ));
 }
 
 std::int64_t Mover::Impl::wait(std::span<CommandId const> fences) {
     Lock lock(guard_);
-    return wait_until(lock, [&] {
+    return wait_until(lock, "compute", [&] {
         return std::all_of(fences.begin(), fences.end(), [this](CommandId fence) {
             return lanes_.ended(fence);
         });
@@ -221,7 +245,9 @@ std::int64_t Mover::Impl::wait(std::span<CommandId const> fences) {
 
 std::int64_t Mover::Impl::wait_for_any() {
     Lock lock(guard_);
-    return wait_until(lock, [this] { return !ended_.empty() || lanes_.under_way() == 0; });
+    return wait_until(lock, "a session that closes", [this] {
+        return !ended_.empty() || lanes_.under_way() == 0;
+    });
 }
 
 std::vector<Completion> Mover::Impl::take_completions() {

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -27,8 +28,14 @@ namespace spillway {
 /// Thread  every public function may be called from any thread
 class Mover::Impl {
   public:
-    Impl(std::shared_ptr<Device> device, std::unique_ptr<Tier> host, std::unique_ptr<Tier> nvme)
-        : device_(std::move(device)),
+    Impl(
+        std::shared_ptr<Device> device,
+        std::unique_ptr<Tier> host,
+        std::unique_ptr<Tier> nvme,
+        std::chrono::milliseconds patience
+    )
+        : patience_(patience),
+          device_(std::move(device)),
           host_(std::move(host)),
           nvme_(std::move(nvme)),
           starter_([this] { run_starter(); }) {
@@ -51,7 +58,6 @@ class Mover::Impl {
         std::lock_guard const lock(guard_);
         return lanes_.under_way();
     }
-    Pool pool_of(BlockId block) const;
     bool has_completions() const noexcept {
         return ended_count_.load(std::memory_order_acquire) > 0;
     }
@@ -79,9 +85,11 @@ class Mover::Impl {
     void end(CommandId fence, Result<void> outcome, std::optional<Failure> failure);
     void wake_starter();
     template <typename Condition>
-    std::int64_t wait_until(Lock& lock, Condition const& condition);
+    std::int64_t wait_until(Lock& lock, char const* who, Condition const& condition);
+    void say_who_waits(char const* who, std::chrono::nanoseconds waited) const;
 
     pid_t const owner_ = ::getpid();
+    std::chrono::milliseconds const patience_;
     std::shared_ptr<Device> const device_;  ///< the second owner is the driver
     std::unique_ptr<Tier> host_;
     std::unique_ptr<Tier> nvme_;

@@ -118,6 +118,7 @@ class LateDevice final : public Device {
     DeviceUsage usage() const override { return {}; }
     std::int64_t take_peak() override { return 0; }
     std::int64_t limit_bytes() const override { return 0; }
+    void charge(std::int64_t) override {}
     StreamId compute_stream() const override { return {0}; }
     StreamId copy_out_stream() const override { return {1}; }
     StreamId copy_in_stream() const override { return {2}; }
@@ -136,10 +137,11 @@ class LateDevice final : public Device {
 class MoverTest : public testing::Test {
   protected:
     void SetUp() override { open(*CpuDevice::open({.limit_bytes = 64_KiB})); }
-    void open(std::shared_ptr<Device> device) {
+    void open(std::shared_ptr<Device> device, std::chrono::milliseconds patience = kPatience) {
         auto nvme = std::make_unique<ManualTier>();
         tier_ = nvme.get();
-        mover_ = std::make_unique<Mover>(std::move(device), nullptr, std::move(nvme));
+        mover_.reset();
+        mover_ = std::make_unique<Mover>(std::move(device), nullptr, std::move(nvme), patience);
     }
     void store(std::int64_t fence, std::int64_t block, std::vector<CommandId> after = {}) {
         ASSERT_TRUE(mover_->reserve(Pool::nvme, {block}, block).ok());
@@ -291,16 +293,34 @@ TEST_F(MoverTest, the_destructor_drops_what_waits_and_waits_for_what_started) {
     finisher.join();
 }
 
+TEST_F(MoverTest, a_wait_past_its_limit_names_both_who_waits_and_for_what) {
+    open(*CpuDevice::open({.limit_bytes = 64_KiB}), std::chrono::milliseconds(20));
+    store(7, 10);
+    store(8, 20);
+    testing::internal::CaptureStderr();
+    std::thread finisher([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(70));
+        tier_->finish(0);
+    });
+    std::vector<CommandId> const fences{{7}};
+    EXPECT_GT(mover_->wait(fences), 0);
+    finisher.join();
+    std::string const said = testing::internal::GetCapturedStderr();
+    EXPECT_NE(
+        said.find("compute has waited 0 s for manual: a store of 10 B (command 7) has not ended; "
+                  "2 are under way"),
+        std::string::npos
+    ) << said;
+    tier_->finish(1);
+}
+
 TEST_F(MoverTest, rooms_come_from_the_pool_that_exists) {
     EXPECT_EQ(mover_->reserve(Pool::host, {1}, 10).error().code, Errc::tier_full);
     EXPECT_EQ(mover_->reserve(Pool::nvme, {1}, 1001).error().code, Errc::tier_full);
     EXPECT_TRUE(mover_->reserve(Pool::nvme, {1}, 1000).ok());
-    EXPECT_EQ(mover_->pool_of({1}), Pool::nvme);
     mover_->release({1});
     EXPECT_TRUE(mover_->reserve(Pool::nvme, {1}, 10).ok());
     EXPECT_EQ(mover_->tier(Pool::host), nullptr);
-    EXPECT_EQ(mover_->tier_name(Pool::host), "");
-    EXPECT_EQ(mover_->tier_name(Pool::nvme), "manual");
     EXPECT_EQ(mover_->counters(Pool::nvme).stored_bytes, 42);
     EXPECT_EQ(mover_->counters(Pool::host), TierCounters{});
 }

@@ -324,6 +324,7 @@ Report Loop::report() const {
     report.load_busy_ns = host.load_ns + nvme.load_ns;
     report.host_peak_bytes = host.peak_used_bytes;
     report.nvme_peak_bytes = nvme.peak_used_bytes;
+    report.nvme_moved_bytes = nvme.stored_bytes + nvme.loaded_bytes;
     report.staging_bytes = host.staging_bytes + nvme.staging_bytes;
     return report;
 }

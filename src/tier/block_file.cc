@@ -138,6 +138,12 @@ Error system_error(std::string_view what, int error_number, std::string_view whe
     return Error{code, fmt::format("{}: {}", what, why), std::string(where)};
 }
 
+Error transfer_error(std::string_view what, int error_number, std::string_view where) {
+    Error error = system_error(what, error_number, where);
+    error.code = error.code == Errc::out_of_memory ? Errc::io : error.code;
+    return error;
+}
+
 Result<BlockFile> BlockFile::make(Options const& options) {
     Result<void> const folder = check_folder(options.folder, options.allow_tmpfs);
     if (!folder.ok()) {

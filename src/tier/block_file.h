@@ -57,6 +57,8 @@ class AlignedBuffer {
 
 /// "what: text of errno".
 [[nodiscard]] Error system_error(std::string_view what, int error_number, std::string_view where);
+/// The same for a read or write that failed: never Errc::out_of_memory, which is a budget's word.
+[[nodiscard]] Error transfer_error(std::string_view what, int error_number, std::string_view where);
 
 /// Thread  `grow` by one thread at a time; the others are const
 class BlockFile {

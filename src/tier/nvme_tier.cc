@@ -207,13 +207,13 @@ Result<void> NvmeTier::damage(
     auto const size = static_cast<std::size_t>(end - begin);
     // Without O_DIRECT the last page may lie partly past what was ever written: zeros.
     if (::pread(file_.fd(), buffer->data(), size, begin) < 0) {
-        return system_error("bytes cannot be read", errno, file_.label());
+        return transfer_error("bytes cannot be read", errno, file_.label());
     }
     for (std::int64_t i = 0; i < count; ++i) {
         buffer->data()[(*slot)->place + first - begin + i] ^= mask;
     }
     if (::pwrite(file_.fd(), buffer->data(), size, begin) != end - begin) {
-        return system_error("bytes cannot be written", errno, file_.label());
+        return transfer_error("bytes cannot be written", errno, file_.label());
     }
     return {};
 }

@@ -147,7 +147,7 @@ Result<void> PreadPool::move(Piece const& piece, AlignedBuffer const& staging) c
             unsigned const write_back =
                 SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
             if (::sync_file_range(options_.fd, at, piece.size, write_back) != 0) {
-                moved = system_error(
+                moved = transfer_error(
                     "bytes cannot be written",
                     errno,
                     fmt::format("{}, offset {}", options_.label, at)
@@ -212,7 +212,7 @@ Result<void> PreadPool::move_all(
                                         : ::pread(options_.fd, memory + moved, left, at);
         bool const passing = result > 0 || (result < 0 && (errno == EINTR || errno == EAGAIN));
         if (!passing || ++tries > 1000) {
-            return system_error(
+            return transfer_error(
                 fmt::format(
                     "{} bytes cannot be {}", left, way == Direction::store ? "written" : "read"
                 ),

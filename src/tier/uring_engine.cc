@@ -270,7 +270,7 @@ void UringEngine::on_completion(Piece& piece, std::int32_t result) {
     if (piece.moved < piece.io_size) {
         FileTransfer& transfer = *piece.transfer;
         std::int64_t const at = transfer.file_offset + piece.first + piece.moved;
-        transfer.fail(system_error(
+        transfer.fail(transfer_error(
             fmt::format(
                 "{} bytes cannot be {}",
                 piece.io_size - piece.moved,

@@ -37,9 +37,10 @@ struct Report {
     std::int64_t store_busy_ns = 0;   ///< time with a store in flight
     std::int64_t load_busy_ns = 0;
 
-    std::int64_t host_peak_bytes = 0;  ///< host tier
-    std::int64_t nvme_peak_bytes = 0;  ///< NVMe tier, reserved
-    std::int64_t staging_bytes = 0;    ///< memory of the runtime's own
+    std::int64_t host_peak_bytes = 0;   ///< host tier
+    std::int64_t nvme_peak_bytes = 0;   ///< NVMe tier, reserved
+    std::int64_t nvme_moved_bytes = 0;  ///< of the stored and loaded ones, those of the NVMe tier
+    std::int64_t staging_bytes = 0;     ///< memory of the runtime's own
 
     bool operator==(Report const&) const = default;
 };

@@ -114,6 +114,49 @@ TEST(FirstLight, capped_training_gives_the_plain_gradients_bit_for_bit) {
     EXPECT_GT(report.stored_bytes, 3 * 32_MiB);
 }
 
+TEST(FirstLight, parameters_from_before_the_session_count_in_its_budget) {
+    auto model = mlp(4, 256);  // 4 x (256 x 256 + 256) floats
+    constexpr std::int64_t kParameterBytes = 4 * (256 * 256 + 256) * 4;
+    {
+        auto session = Session::open({.device_budget_bytes = 2_MiB});
+        session->own(model->parameters());
+        EXPECT_EQ(session->report().device_bytes, kParameterBytes);
+        EXPECT_EQ(session->report().device_limit_bytes, 2_MiB);
+        EXPECT_THROW(torch::empty({1_MiB / 4}), c10::OutOfMemoryError);
+        session->own(model->parameters());
+        EXPECT_EQ(session->report().device_bytes, kParameterBytes) << "once";
+    }
+    auto small = Session::open({.device_budget_bytes = 1_MiB});
+    try {
+        small->own(model->parameters());
+        FAIL() << "nothing is left";
+    } catch (BadOption const& bad) {
+        EXPECT_EQ(bad.option(), "device_budget_bytes");
+    }
+}
+
+TEST(FirstLight, options_that_cannot_be_are_named) {
+    auto const refused = [](SessionOptions const& options) -> std::string {
+        try {
+            (void)Session::open(options);
+        } catch (BadOption const& bad) {
+            return bad.option();
+        }
+        return "nothing";
+    };
+    EXPECT_EQ(refused({.device_budget_bytes = 12}), "device_budget_bytes");
+    EXPECT_EQ(refused({.device_budget_bytes = 1_MiB, .nvme = "/no/such/folder"}), "nvme");
+    EXPECT_EQ(
+        refused({.device_budget_bytes = 1_MiB, .nvme = scratch(), .nvme_budget_bytes = 12}),
+        "nvme_budget_bytes"
+    );
+    EXPECT_EQ(refused({.device_budget_bytes = 1_MiB, .policy = "none"}), "policy");
+    EXPECT_EQ(
+        refused({.device_budget_bytes = 1_MiB, .record_events = "/no/such/folder/log"}),
+        "record_events"
+    );
+}
+
 TEST(FirstLight, keep_all_under_the_cap_says_who_asked_for_what) {
     Report report;
     try {

@@ -44,7 +44,7 @@ at::Tensor view_of(c10::Storage storage, Geometry const& geometry) {
 Registry::Registry(Device& device, std::int64_t min_value_bytes)
     : device_(device), min_value_bytes_(min_value_bytes), plain_keys_(keys_of_plain_tensor()) {}
 
-void Registry::own(std::vector<at::Tensor> const& tensors) {
+std::int64_t Registry::own(std::vector<at::Tensor> const& tensors) {
     std::lock_guard const lock(mutex_);
     std::erase_if(owned_, [](auto const& item) { return item.second.expired(); });
     for (at::Tensor const& tensor : tensors) {
@@ -53,6 +53,14 @@ void Registry::own(std::vector<at::Tensor> const& tensors) {
             owned_.insert_or_assign(tensor.storage().unsafeGetStorageImpl(), std::move(storage));
         }
     }
+    std::int64_t outside_bytes = 0;
+    for (auto const& [impl, weak] : owned_) {
+        auto const storage = weak.lock();
+        if (storage.defined() && storage->device().is_cpu() && !device_.owns(storage->data())) {
+            outside_bytes += static_cast<std::int64_t>(storage->nbytes());
+        }
+    }
+    return outside_bytes;
 }
 
 /// Called with the mutex held.

@@ -43,8 +43,9 @@ class Registry final : public Driver {
   public:
     Registry(Device& device, std::int64_t min_value_bytes);
 
-    /// Storages that are not activations; refreshed by further calls.
-    void own(std::vector<at::Tensor> const& tensors);
+    /// Storages that are not activations; further calls add to them. Returns the bytes of those
+    /// that live and that the device's allocator did not give.
+    [[nodiscard]] std::int64_t own(std::vector<at::Tensor> const& tensors);
 
     /// What became of a tensor that was saved.
     enum class Filed : std::uint8_t {

@@ -8,6 +8,7 @@
 #include "executor/event_log.h"
 #include "tier/faulty_tier.h"
 #include "tier/memory_tier.h"
+#include "tier/nvme_tier.h"
 #include "torch_driver/allocator.h"
 #include "torch_driver/engine.h"
 #include "torch_driver/torch_session.h"
@@ -16,6 +17,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -39,17 +42,17 @@ struct Rig {
         std::int64_t limit_bytes = 3_MiB,
         std::vector<Fault> faults = {},
         std::string policy = "online",
-        std::string log = {}
+        std::string log = {},
+        std::unique_ptr<Tier> below = std::make_unique<MemoryTier>(256_MiB)
     ) {
-        auto faulty =
-            std::make_unique<FaultyTier>(std::make_unique<MemoryTier>(256_MiB), std::move(faults));
+        auto faulty = std::make_unique<FaultyTier>(std::move(below), std::move(faults));
         tier = faulty.get();
         SessionOptions options;
         options.device_budget_bytes = limit_bytes;
         options.min_value_bytes = 1024;
         options.policy = std::move(policy);
         options.record_events = std::move(log);
-        session = TorchSession::open_on(options, nullptr, std::move(faulty)).value();
+        session = TorchSession::open_on(options, nullptr, std::move(faulty));
         allocate_from(session, false);
     }
 
@@ -65,11 +68,15 @@ struct Rig {
         return body();
     }
 
-    void own(Tensors const& tensors) { session->registry().own(tensors); }
+    void own(Tensors const& tensors) { session->own(tensors); }
 
-    /// Nothing lives any more: no value, no room, no byte.
+    /// Nothing lives any more: no value, no room, no byte; once what flies has landed.
     void expect_clean() {
-        session->loop().settle();
+        auto const until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        do {
+            session->loop().settle();
+        } while (session->loop().ledger() != LedgerView{} &&
+                 std::chrono::steady_clock::now() < until);
         EXPECT_EQ(session->loop().ledger(), LedgerView{});
         EXPECT_EQ(tier->counters().used_bytes, 0);
     }
@@ -333,6 +340,40 @@ TEST(Semantics, a_write_after_the_value_left_raises_too) {
     EXPECT_THROW(y.backward(), c10::Error);
 }
 
+TEST(Semantics, a_write_raises_whatever_the_speed_of_the_disk) {
+    for (std::int64_t const delay_ms : {1, 4, 16}) {
+        for (bool const moved : {false, true}) {
+            std::string const expected =
+                words_after_write([](auto const& body) { return body(); }, moved, false);
+            Rig rig;
+            rig.tier->set_delay_ms(delay_ms);
+            EXPECT_EQ(
+                expected,
+                words_after_write([&](auto const& body) { return rig.record(body); }, moved, false)
+            );
+        }
+    }
+}
+
+TEST(Semantics, a_write_while_the_store_flies_neither_waits_in_vain_nor_changes_what_was_saved) {
+    // The store reads the bytes until it ends; a write in place to another tensor that took the
+    // same place must not reach them.
+    expect_like_plain([](auto const& record) {
+        Tensor x = leaf(44);
+        Tensor y = record([&] {
+            Tensor a = x;
+            for (int i = 0; i < 16; ++i) {
+                a = torch::sin(a * 1.01 + 0.1);
+                Tensor scratch = torch::empty({kRows, kWidth});
+                scratch.fill_(i);  // reuses what came free last
+            }
+            return a.sum();
+        });
+        y.backward();
+        return Tensors{x.grad()};
+    });
+}
+
 TEST(Semantics, a_custom_function_saves_and_finds_its_tensors) {
     struct Cube : torch::autograd::Function<Cube> {
         static Tensor forward(torch::autograd::AutogradContext* context, Tensor const& x) {
@@ -426,6 +467,61 @@ TEST(Semantics, a_flipped_bit_stops_backward_and_names_the_tensor) {
     }
     y = Tensor();
     rig.expect_clean();
+}
+
+std::string scratch() {
+    std::filesystem::path const folder = std::filesystem::path(SPILLWAY_BINARY_DIR) / "scratch";
+    std::filesystem::create_directories(folder);
+    return folder.string();
+}
+
+TEST(Semantics, a_bit_that_flips_on_the_disk_names_tensor_file_and_offset) {
+    NvmeOptions options;
+    options.folder = scratch();
+    options.capacity_bytes = 256_MiB;
+    Rig rig(
+        3_MiB,
+        {{.kind = Fault::Kind::flip, .way = Direction::load, .first = 2, .count = 1}},
+        "online",
+        {},
+        open_nvme_tier(options).value()
+    );
+    Tensor x = leaf(50);
+    Tensor y = rig.record([&] { return chain(chain(x)).sum(); });
+    try {
+        y.backward();
+        FAIL() << "a corrupt block went unnoticed";
+    } catch (c10::Error const& error) {
+        std::string const words = error.what_without_backtrace();
+        for (std::string const& part :
+             {std::string("the saved tensor [256, 256] float of "),
+              options.folder + "/#",
+              std::string(", offset ")}) {
+            EXPECT_NE(words.find(part), std::string::npos) << part << " in: " << words;
+        }
+    }
+    y = Tensor();
+    rig.expect_clean();
+}
+
+void exit_in_mid_step(bool leak) {
+    static std::unique_ptr<Rig> rig;
+    static Tensor y;
+    rig = std::make_unique<Rig>();
+    rig->tier->set_delay_ms(20);
+    Tensor x = leaf(53);
+    y = rig->record([&] { return chain(chain(x)).sum(); });
+    if (leak) {
+        new Tensor(y);
+        static_cast<void>(rig.release());
+    }
+    std::exit(7);
+}
+
+TEST(SemanticsDeathTest, a_process_may_exit_in_mid_step) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(exit_in_mid_step(false), testing::ExitedWithCode(7), "");
+    EXPECT_EXIT(exit_in_mid_step(true), testing::ExitedWithCode(7), "");
 }
 
 TEST(Semantics, a_full_tier_is_clear_and_nothing_is_lost) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The public Session: turns errors into exceptions and hands on.
+// The public Session hands on.
 
 #include "spillway/session.h"
 
@@ -10,7 +10,6 @@
 #include "torch_driver/operator_name.h"
 #include "torch_driver/torch_session.h"
 
-#include <stdexcept>
 #include <utility>
 
 namespace spillway {
@@ -21,16 +20,13 @@ Session::Session(std::shared_ptr<TorchSession> impl)
 Session::~Session() = default;
 
 std::unique_ptr<Session> Session::open(SessionOptions const& options) {
-    Result<std::shared_ptr<TorchSession>> opened = TorchSession::open(options);
-    if (!opened.ok()) {
-        throw std::invalid_argument(opened.error().message());
-    }
-    allocate_from(*opened, options.whole_process);
-    return std::unique_ptr<Session>(new Session(std::move(*opened)));
+    std::shared_ptr<TorchSession> opened = TorchSession::open(options);
+    allocate_from(opened, options.whole_process);
+    return std::unique_ptr<Session>(new Session(std::move(opened)));
 }
 
 void Session::own(std::vector<at::Tensor> const& tensors) {
-    impl_->registry().own(tensors);
+    impl_->own(tensors);
 }
 
 void Session::phase(Phase phase, std::int64_t step) {

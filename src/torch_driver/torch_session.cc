@@ -27,22 +27,34 @@ namespace {
 /// transfer's bookkeeping. A choice, not a measurement yet.
 constexpr std::int64_t kMinValueBytes = 65536;
 
-Result<std::unique_ptr<Tier>> open_host(std::int64_t budget_bytes) {
-    if (budget_bytes <= 0) {
-        return std::unique_ptr<Tier>();
+/// The smallest budget of an NVMe tier: one block.
+constexpr std::int64_t kLeastNvmeBytes = 4096;
+
+template <typename T>
+T value_or_throw(Result<T> result, char const* option) {
+    if (!result.ok()) {
+        throw BadOption(option, result.error().message());
     }
-    return HostTier::open(budget_bytes);
+    return std::move(result).value();
 }
 
-Result<std::unique_ptr<Tier>> open_nvme(SessionOptions const& options) {
+std::unique_ptr<Tier> open_host(std::int64_t budget_bytes) {
+    return budget_bytes <= 0 ? nullptr
+                             : value_or_throw(HostTier::open(budget_bytes), "host_budget_bytes");
+}
+
+std::unique_ptr<Tier> open_nvme(SessionOptions const& options) {
     if (options.nvme.empty()) {
-        return std::unique_ptr<Tier>();
+        return nullptr;
+    }
+    if (options.nvme_budget_bytes > 0 && options.nvme_budget_bytes < kLeastNvmeBytes) {
+        throw BadOption("nvme_budget_bytes", "less than 4 KiB, the smallest block");
     }
     NvmeOptions nvme;
     nvme.folder = options.nvme;
     nvme.capacity_bytes = options.nvme_budget_bytes;
     nvme.allow_tmpfs = options.nvme_allow_tmpfs;
-    return open_nvme_tier(nvme);
+    return value_or_throw(open_nvme_tier(nvme), "nvme");
 }
 
 /// The order in which the engine will run the nodes of the present backward, by sequence number.
@@ -67,46 +79,33 @@ std::unordered_map<std::uint64_t, std::size_t> rank_of_nodes() {
 
 }  // namespace
 
-Result<std::shared_ptr<TorchSession>> TorchSession::open(SessionOptions const& options) {
-    Result<std::unique_ptr<Tier>> host = open_host(options.host_budget_bytes);
-    if (!host.ok()) {
-        return host.error();
-    }
-    Result<std::unique_ptr<Tier>> nvme = open_nvme(options);
-    if (!nvme.ok()) {
-        return nvme.error();
-    }
-    return open_on(options, std::move(*host), std::move(*nvme));
+std::shared_ptr<TorchSession> TorchSession::open(SessionOptions const& options) {
+    return open_on(options, open_host(options.host_budget_bytes), open_nvme(options));
 }
 
-Result<std::shared_ptr<TorchSession>> TorchSession::open_on(
+std::shared_ptr<TorchSession> TorchSession::open_on(
     SessionOptions const& options, std::unique_ptr<Tier> host, std::unique_ptr<Tier> nvme
 ) {
-    Result<ChooserKind> const chooser = parse_chooser(options.policy);
-    if (!chooser.ok()) {
-        return chooser.error();
-    }
-    Result<std::shared_ptr<CpuDevice>> device =
-        CpuDevice::open({.limit_bytes = options.device_budget_bytes});
-    if (!device.ok()) {
-        return device.error();
-    }
+    ChooserKind const chooser = value_or_throw(parse_chooser(options.policy), "policy");
+    std::shared_ptr<CpuDevice> const device = value_or_throw(
+        CpuDevice::open({.limit_bytes = options.device_budget_bytes}), "device_budget_bytes"
+    );
     LoopOptions loop;
     loop.executor = {
-        .chooser = *chooser,
-        .device_bytes = (*device)->limit_bytes(),
+        .chooser = chooser,
+        .device_bytes = device->limit_bytes(),
         .host_bytes = host == nullptr ? 0 : host->capacity_bytes(),
         .nvme_bytes = nvme == nullptr ? 0 : nvme->capacity_bytes()};
     loop.record_events = options.record_events;
-    auto mover = std::make_unique<Mover>(*device, std::move(host), std::move(nvme));
+    auto mover = std::make_unique<Mover>(device, std::move(host), std::move(nvme));
     std::int64_t const floor =
         options.min_value_bytes < 0 ? kMinValueBytes : options.min_value_bytes;
     std::shared_ptr<TorchSession> session(
-        new TorchSession(*device, std::move(mover), std::move(loop), floor)
+        new TorchSession(device, std::move(mover), std::move(loop), floor)
     );
     Result<void> const log = session->loop_->open_log();
     if (!log.ok()) {
-        return log.error();
+        throw BadOption("record_events", log.error().message());
     }
     install_engine();
     install_allocator();
@@ -191,6 +190,19 @@ void* TorchSession::allocate(std::int64_t size_bytes) {
                 room.error().message()
             );
         }
+    }
+}
+
+void TorchSession::own(std::vector<at::Tensor> const& tensors) {
+    std::int64_t const outside_bytes = registry_.own(tensors);
+    device_->charge(outside_bytes);
+    std::int64_t const limit = device_->limit_bytes();
+    if (limit > 0 && outside_bytes >= limit) {
+        throw BadOption(
+            "device_budget_bytes",
+            "tensors that the session owns take " + format_size(outside_bytes) + " of " +
+                format_size(limit)
+        );
     }
 }
 

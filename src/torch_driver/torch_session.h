@@ -17,15 +17,16 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace spillway {
 
 class TorchSession final : public std::enable_shared_from_this<TorchSession> {
   public:
-    /// Fails   Errc::bad_argument, Errc::io, Errc::out_of_memory, with one line
-    [[nodiscard]] static Result<std::shared_ptr<TorchSession>> open(SessionOptions const& options);
+    /// Throws  BadOption
+    [[nodiscard]] static std::shared_ptr<TorchSession> open(SessionOptions const& options);
     /// The same on tiers of the caller's; either may be null.
-    [[nodiscard]] static Result<std::shared_ptr<TorchSession>> open_on(
+    [[nodiscard]] static std::shared_ptr<TorchSession> open_on(
         SessionOptions const& options, std::unique_ptr<Tier> host, std::unique_ptr<Tier> nvme
     );
     ~TorchSession();
@@ -43,6 +44,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
 
     // For the public Session.
     [[nodiscard]] Loop& loop() { return *loop_; }
+    /// Throws  BadOption: they leave nothing of the device budget
+    void own(std::vector<at::Tensor> const& tensors);
     [[nodiscard]] Report report() const;
     /// "step 3, forward".
     [[nodiscard]] std::string place() const;

@@ -35,7 +35,7 @@ class Budget {
 
     /// Before the model's first tensor.
     ///
-    /// Fails   std::invalid_argument with one line: options that cannot be
+    /// Throws  BadValue: what the user typed and cannot be
     virtual void open() {}
 
     /// Tensors that are not activations and stay where they are.

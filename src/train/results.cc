@@ -62,6 +62,7 @@ Json json_of(Report const& report) {
         {"load_busy_ns", report.load_busy_ns},
         {"host_peak_bytes", report.host_peak_bytes},
         {"nvme_peak_bytes", report.nvme_peak_bytes},
+        {"nvme_moved_bytes", report.nvme_moved_bytes},
         {"staging_bytes", report.staging_bytes}};
 }
 

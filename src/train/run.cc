@@ -53,7 +53,7 @@ class Run {
 
     int go() {
         warm();
-        open_budget();
+        budget_.open();
         int code = kFailed;
         try {
             code = train();
@@ -77,22 +77,6 @@ class Run {
         budget_.prepare();
         warm_up(prepared_.shape.style, options_.precision);
         results_.baseline_rss_bytes = resident_bytes();
-    }
-
-    // What a session refuses is a budget or the place of a tier; the user's own words go in front.
-    void open_budget() {
-        try {
-            budget_.open();
-        } catch (std::invalid_argument const& failure) {
-            std::string const line = first_line(failure.what());
-            bool const of_place =
-                !options_.nvme.empty() && line.find(options_.nvme) != std::string::npos;
-            throw BadValue(
-                (of_place ? "--nvme " + options_.nvme
-                          : "--device-budget " + options_.device_budget_typed) +
-                ": " + line
-            );
-        }
     }
 
     int train() {
@@ -167,8 +151,7 @@ class Run {
             .device_peak_bytes = budget_.allocator_peak_bytes(),
             .nvme_bytes_per_s = std::nullopt};
         if (auto const after = budget_.report(); after && !options_.nvme.empty()) {
-            auto const moved = after->stored_bytes + after->loaded_bytes - before->stored_bytes -
-                               before->loaded_bytes;
+            auto const moved = after->nvme_moved_bytes - before->nvme_moved_bytes;
             news.nvme_bytes_per_s = static_cast<double>(moved) / seconds;
         }
         progress_.show(news);

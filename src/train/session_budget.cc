@@ -6,10 +6,13 @@
 
 #include "spillway/session.h"
 #include "spillway/train.h"
+#include "train/bad_value.h"
 #include "train/budget.h"
 #include "train/run.h"
 
 #include <memory>
+#include <string_view>
+#include <utility>
 
 namespace spillway::train {
 
@@ -35,7 +38,10 @@ class SessionBudget : public Budget {
     }
 
     void open() override {
-        if (options_.device_budget_bytes > 0) {
+        if (options_.device_budget_bytes == 0) {
+            return;
+        }
+        try {
             session_ = Session::open(
                 {.device_budget_bytes = options_.device_budget_bytes,
                  .host_budget_bytes = options_.host_budget_bytes,
@@ -46,6 +52,9 @@ class SessionBudget : public Budget {
                  .whole_process = true,
                  .record_events = options_.record_events}
             );
+        } catch (BadOption const& bad) {
+            auto const [flag, typed] = as_typed(bad.option());
+            refuse(flag, typed, bad.what());
         }
     }
 
@@ -78,6 +87,24 @@ class SessionBudget : public Budget {
     }
 
   private:
+    /// The flag behind an option of the session, and the user's own words for it.
+    [[nodiscard]] std::pair<std::string_view, std::string_view> as_typed(std::string_view option
+    ) const {
+        if (option == "nvme") {
+            return {"--nvme", options_.nvme};
+        }
+        if (option == "nvme_budget_bytes") {
+            return {"--nvme-budget", options_.nvme_budget_typed};
+        }
+        if (option == "host_budget_bytes") {
+            return {"--host-budget", options_.host_budget_typed};
+        }
+        if (option == "record_events") {
+            return {"--record-events", options_.record_events};
+        }
+        return {"--device-budget", options_.device_budget_typed};
+    }
+
     TrainOptions const& options_;
     std::unique_ptr<Session> session_;
 };

@@ -127,6 +127,12 @@ class Budgets(InFolder):
 
     def test_less_than_a_page(self):
         self.assert_refused(["train", *TINY, "--device-budget", "12"], ["--device-budget 12: "])
+        self.assert_refused(["train", *TINY, "--device-budget", "1GiB", "--nvme", self.path(""),
+                             "--nvme-budget", "0.5KiB"], ["--nvme-budget 0.5KiB: ", "4 KiB"])
+
+    def test_the_folder_is_looked_at_before_a_share_of_it(self):
+        self.assert_refused(["train", *TINY, "--device-budget", "1GiB", "--nvme", "absent",
+                             "--nvme-budget", "80%"], ["--nvme absent: ", "not created"])
 
 
 class Library(InFolder):

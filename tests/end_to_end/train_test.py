@@ -7,10 +7,11 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import time
 import unittest
 
-from harness import LIMIT_S, PLAIN, SMALL, TINY, InFolder
+from harness import LIMIT_S, PLAIN, PROGRAM, SMALL, TINY, InFolder
 
 
 class Help(InFolder):
@@ -85,6 +86,72 @@ class Budget(InFolder):
         self.assertIn(found["error"], said[0])
         self.assertLessEqual(found["allocator_peak_bytes"], 40 << 20)
         self.assertEqual(set(self.contents()) - set(before), {"out.json"})
+
+
+    def capped(self, *more: str) -> list[str]:
+        (self.folder / "nvme").mkdir(exist_ok=True)
+        return [*SMALL, "--device-budget", self.CAP, "--nvme", "nvme", *more]
+
+    def test_the_same_run_gives_the_same_commands(self):
+        logs = []
+        for name in ("one", "two"):
+            self.trained(*self.capped("--steps", "2", "--record-events", name))
+            lines = pathlib.Path(self.path(name)).read_text().splitlines()
+            logs.append([line for line in lines if line.startswith('{"c"')])
+        self.assertGreater(len(logs[0]), 100)
+        self.assertEqual(*logs)
+
+    def test_a_run_under_the_cap_is_resumed_to_the_last_bit(self):
+        words = self.capped("--steps", "5", "--accumulate", "2")
+        whole = self.trained(*words)["losses"]
+        process = self.start(*words, "--checkpoint", "ckpt", "--json", "out.json")
+        process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=LIMIT_S)[1]
+        self.assertEqual(process.returncode, 130, said)
+        begun = json.loads(pathlib.Path(self.path("out.json")).read_text())["losses"]
+        rest = self.trained(*words, "--resume", "ckpt")["losses"]
+        self.assertEqual(begun + rest, whole)
+        self.assertEqual(list((self.folder / "nvme").iterdir()), [])
+
+    def test_kill_9_leaves_no_file(self):
+        process = self.start(*self.capped("--steps", "100000"))
+        process.stderr.readline()
+        held = [os.readlink(f) for f in pathlib.Path(f"/proc/{process.pid}/fd").iterdir()]
+        self.assertTrue([name for name in held if str(self.folder.resolve() / "nvme") in name], held)
+        process.kill()
+        process.wait()
+        self.assertEqual(list((self.folder / "nvme").iterdir()), [])
+
+
+class FullDisk(InFolder):
+    """A file system of 24 MiB, in a mount namespace of its own."""
+
+    def train_on_small_disk(self, *words: str):
+        (self.folder / "disk").mkdir(exist_ok=True)
+        inside = 'mount -t tmpfs -o size=24m none disk && exec "$@"'
+        alone = ["unshare", "--map-root-user", "--mount"]
+        if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("this system allows no mount namespace")
+        return subprocess.run(
+            [*alone, "sh", "-c", inside, "sh", PROGRAM, "train", *SMALL, "--nvme", "disk", "--nvme-allow-tmpfs",
+             "--nvme-budget", "1GiB", *words], cwd=self.folder, capture_output=True, text=True,
+            timeout=LIMIT_S, check=False)
+
+    def test_what_fits_elsewhere_trains_on_with_the_same_losses(self):
+        expected = self.trained(*SMALL, "--steps", "2")["losses"]
+        done = self.train_on_small_disk("--steps", "2", "--device-budget", "40MiB", "--host-budget", "64MiB",
+                                        "--json", "out.json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(pathlib.Path(self.path("out.json")).read_text())["losses"], expected)
+
+    def test_what_fits_nowhere_stops_with_one_line_that_says_so(self):
+        done = self.train_on_small_disk("--steps", "2", "--device-budget", "24MiB")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        said = done.stderr.strip().splitlines()
+        self.assertIn("the nvme tier takes no more", said[0])
+        self.assertIn("No space left on device", said[0])
+        self.assertRegex(said[-1], r"--device-budget 24MiB: step 1, \w+: .*bytes.*--nvme-budget")
 
 
 class Checkpoint(InFolder):
