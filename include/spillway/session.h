@@ -62,7 +62,8 @@ class BadOption : public std::invalid_argument {
 ///         counted and capped. It is closed when it was destroyed and the last graph recorded in
 ///         it is gone; backward may run before or after the destruction, on the same thread.
 /// Thread  not thread-safe; open, record and run backward on one thread (its backward included)
-/// Errors  BadOption for options that cannot be; inside torch calls a
+/// Errors  BadOption for options that cannot be, std::runtime_error for a torch that this build is
+///         not for; inside torch calls a
 ///         cap that cannot be met is a c10::OutOfMemoryError whose first line says who asked for
 ///         how many bytes, what is in use, and which option would make it fit; a failed or corrupt
 ///         reload is a c10::Error that names tensor, tier, file and offset

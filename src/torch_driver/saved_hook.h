@@ -45,7 +45,8 @@ struct Geometry {
 };
 
 /// Thread  pack and unpack on the threads that autograd chooses; destroyed on any thread, where it
-///         neither waits nor throws
+///         does not throw, and waits only as the last of a session that was closed: for the stores
+///         and loads in flight
 class SavedHook final : public torch::autograd::SavedVariableHooks {
   public:
     explicit SavedHook(std::shared_ptr<TorchSession> session) : session_(std::move(session)) {}

@@ -10,6 +10,7 @@
 #include "torch_driver/allocator.h"
 #include "torch_driver/engine.h"
 #include "torch_driver/operator_name.h"
+#include "torch_driver/torch_version.h"
 
 #include <c10/core/AutogradState.h>
 #include <c10/util/Exception.h>
@@ -107,6 +108,7 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     if (!log.ok()) {
         throw BadOption("record_events", log.error().message());
     }
+    refuse_another_torch();
     install_engine();
     install_allocator();
     return session;

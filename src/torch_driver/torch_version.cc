@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/torch_version.h"
+
+#include <dlfcn.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/version.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <stdexcept>
+
+namespace spillway {
+
+namespace {
+
+/// The folder of Python's package torch, two above libtorch_cpu.so; empty where that is not known.
+std::filesystem::path torch_folder() {
+    Dl_info found{};
+    auto* const symbol = reinterpret_cast<void*>(&torch::autograd::Engine::get_default_engine);
+    if (::dladdr(symbol, &found) == 0 || found.dli_fname == nullptr) {
+        return {};
+    }
+    return std::filesystem::path(found.dli_fname).parent_path().parent_path();
+}
+
+}  // namespace
+
+std::string built_torch_version() {
+    return std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR) + "." +
+           std::to_string(TORCH_VERSION_PATCH);
+}
+
+std::optional<std::string> release_in(std::string const& text) {
+    static std::regex const pattern("__version__ *= *['\"]([0-9]+\\.[0-9]+\\.[0-9]+)");
+    std::smatch found;
+    return std::regex_search(text, found, pattern) ? std::optional(found[1].str()) : std::nullopt;
+}
+
+std::optional<std::string> loaded_torch_version() {
+    std::ifstream file(torch_folder() / "version.py");
+    return release_in({std::istreambuf_iterator<char>(file), {}});
+}
+
+void refuse_another_torch() {
+    std::optional<std::string> const loaded = loaded_torch_version();
+    if (loaded && *loaded != built_torch_version()) {
+        throw std::runtime_error(
+            "this build of Spillway is for torch " + built_torch_version() + ", and torch " +
+            *loaded + " in " + torch_folder().string() + " is loaded; build it against that one"
+        );
+    }
+}
+
+}  // namespace spillway

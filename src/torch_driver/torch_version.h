@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A build works with the torch that it was built for: there is no stable interface at the seams that
+// we use, so another torch is refused before it can do harm.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace spillway {
+
+/// "2.15.0", the torch of this build.
+[[nodiscard]] std::string built_torch_version();
+
+/// The version of the torch that is loaded, as the file version.py beside it says; nothing where
+/// there is no such file.
+[[nodiscard]] std::optional<std::string> loaded_torch_version();
+
+/// The release in a text like "__version__ = '2.15.0+cu130'"; nothing where there is none.
+[[nodiscard]] std::optional<std::string> release_in(std::string const& text);
+
+/// Fails   std::runtime_error that names both versions
+void refuse_another_torch();
+
+}  // namespace spillway
