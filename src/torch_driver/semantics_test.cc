@@ -512,8 +512,9 @@ void exit_in_mid_step(bool leak) {
     Tensor x = leaf(53);
     y = rig->record([&] { return chain(chain(x)).sum(); });
     if (leak) {
-        new Tensor(y);
-        static_cast<void>(rig.release());
+        static Rig* const never_deleted = rig.release();
+        static auto* const graph = new Tensor(y);
+        (void)never_deleted, (void)graph;
     }
     std::exit(7);
 }

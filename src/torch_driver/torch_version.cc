@@ -7,11 +7,13 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <stdexcept>
+#include <string_view>
+#include <utility>
 
 namespace spillway {
 
@@ -35,9 +37,16 @@ std::string built_torch_version() {
 }
 
 std::optional<std::string> release_in(std::string const& text) {
-    static std::regex const pattern("__version__ *= *['\"]([0-9]+\\.[0-9]+\\.[0-9]+)");
-    std::smatch found;
-    return std::regex_search(text, found, pattern) ? std::optional(found[1].str()) : std::nullopt;
+    constexpr std::string_view kName = "__version__ = '";
+    std::size_t const at = text.find(kName);
+    if (at == std::string::npos) {
+        return std::nullopt;
+    }
+    std::size_t const first = at + kName.size();
+    std::size_t const end = text.find_first_not_of("0123456789.", first);
+    std::string release = text.substr(first, end - first);
+    return std::count(release.begin(), release.end(), '.') == 2 ? std::optional(std::move(release))
+                                                                : std::nullopt;
 }
 
 std::optional<std::string> loaded_torch_version() {

