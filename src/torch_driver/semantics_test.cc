@@ -512,9 +512,9 @@ void exit_in_mid_step(bool leak) {
     Tensor x = leaf(53);
     y = rig->record([&] { return chain(chain(x)).sum(); });
     if (leak) {
-        static Rig* const never_deleted = rig.release();
-        static auto* const graph = new Tensor(y);
-        (void)never_deleted, (void)graph;
+        static Rig* volatile never_deleted = rig.release();
+        static Tensor* volatile graph = new Tensor(y);
+        (void)(never_deleted == nullptr || graph == nullptr);
     }
     std::exit(7);
 }
