@@ -78,7 +78,9 @@ def report(options: argparse.Namespace, cap: str, early: list[Sample], late: lis
     steps = len(run["losses"])
     descriptors = {s.descriptors for s in early} | {s.descriptors for s in late}
     # 64 KiB is the least that may be moved at all: less in a step is no moving in every step.
-    holds = growth <= BAR_BYTES and grown("descriptors") == 0 and moved >= steps * 65536
+    # And a file that holds nothing is one that was not found.
+    holds = (growth <= BAR_BYTES and grown("descriptors") == 0 and moved >= steps * 65536 and
+             min(s.file_bytes for s in early) > 0)
     common.emit("leak", growth, "bytes", BAR_BYTES, holds, {
         "resident_growth_bytes": grown("resident_bytes"),
         "anonymous_growth_bytes": grown("anonymous_bytes"),

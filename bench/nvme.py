@@ -64,7 +64,7 @@ def measure(options, program, folder):
     for side, index in (("ours", 0), ("fio", 1)):
         for key in sorted(measured[0][index]):
             detail[f"{side}_{key}"] = common.spread([pair[index][key] for pair in measured])
-    common.emit("nvme", round(value, 4), "ratio", BAR, value >= BAR, detail)
+    common.emit("nvme", round(value, 4), "ratio", BAR, value >= BAR and len(measured) >= 5, detail)
 
 
 def show(number, mine, other):

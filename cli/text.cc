@@ -90,12 +90,17 @@ std::int64_t free_bytes(std::string const& path) {
     return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
 }
 
-std::int64_t size_of(std::string const& flag, std::string const& text, std::int64_t whole_bytes) {
+std::int64_t size_of(
+    std::string const& flag,
+    std::string const& text,
+    std::int64_t whole_bytes,
+    std::int64_t least_bytes
+) {
     Result<std::int64_t> const size = parse_size(text, whole_bytes);
     if (!size) {
         throw CLI::ValidationError(flag, size.error().what);
     }
-    if (*size <= 0) {
+    if (*size < least_bytes) {
         throw CLI::ValidationError(flag, "'" + text + "' must be more than 0");
     }
     return *size;

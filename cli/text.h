@@ -32,11 +32,14 @@ struct Fraction {
 /// share of.
 [[nodiscard]] std::int64_t free_bytes(std::string const& path);
 
-/// Reads a size above 0.
+/// Reads a size of at least `least_bytes`, which is 0 or 1.
 ///
 /// Fails   CLI::ValidationError "flag: why", naming the text
 [[nodiscard]] std::int64_t size_of(
-    std::string const& flag, std::string const& text, std::int64_t whole_bytes
+    std::string const& flag,
+    std::string const& text,
+    std::int64_t whole_bytes,
+    std::int64_t least_bytes = 1
 );
 
 }  // namespace spillway::cli

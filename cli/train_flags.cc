@@ -71,7 +71,7 @@ class Group {
     CLI::Option* add(
         char const* flag, Value& to, std::string const& help, std::string const& otherwise
     ) {
-        return app_.add_option(flag, to, help + " [" + otherwise + "]")->group(name_);
+        return app_.add_option(flag, to, help + " [" + otherwise + "]")->group(name_)->take_last();
     }
 
     CLI::App& app_;
@@ -258,8 +258,8 @@ void read_sizes(TrainText const& text, TrainOptions& options) {
         options.device_budget_bytes =
             size_of("--device-budget", text.device_budget, memory_bytes());
     }
-    if (!text.host_budget.empty() && text.host_budget != "0") {
-        options.host_budget_bytes = size_of("--host-budget", text.host_budget, memory_bytes());
+    if (!text.host_budget.empty()) {
+        options.host_budget_bytes = size_of("--host-budget", text.host_budget, memory_bytes(), 0);
     }
     if (!text.nvme_budget.empty()) {
         if (options.nvme.empty()) {

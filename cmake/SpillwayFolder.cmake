@@ -51,7 +51,7 @@ function(spillway_link target scope deps libs)
   endforeach()
 endfunction()
 
-# One gtest executable, one ctest entry; the counts come from its XML (tools/test_report.py).
+# One gtest executable, one ctest entry; the counts come from its XML (tools/count_tests.py).
 function(spillway_gtest name sources deps libs)
   add_executable(spillway_${name}_test ${sources})
   spillway_link(spillway_${name}_test PRIVATE "${deps}" "${libs};gtest;threads")

@@ -38,7 +38,7 @@ struct SessionOptions {
     std::int64_t nvme_budget_bytes = 0;  ///< 0 with a folder: nine tenths of its free space
     bool nvme_allow_tmpfs = false;
     std::string policy = "online";      ///< "online" or "keep_all"
-    std::int64_t min_value_bytes = -1;  ///< smaller saved tensors stay; -1: measured default
+    std::int64_t min_value_bytes = -1;  ///< smaller saved tensors stay; -1: 64 KiB
     bool whole_process = false;         ///< count every thread's allocations, not the opener's only
     std::string record_events = {};     ///< a file for the event and command log; empty: none
 };
@@ -62,11 +62,11 @@ class BadOption : public std::invalid_argument {
 ///         counted and capped. It is closed when it was destroyed and the last graph recorded in
 ///         it is gone; backward may run before or after the destruction, on the same thread.
 /// Thread  not thread-safe; open, record and run backward on one thread (its backward included)
-/// Errors  BadOption for options that cannot be, std::runtime_error for a torch that this build is
-///         not for; inside torch calls a
-///         cap that cannot be met is a c10::OutOfMemoryError whose first line says who asked for
-///         how many bytes, what is in use, and which option would make it fit; a failed or corrupt
-///         reload is a c10::Error that names tensor, tier, file and offset
+/// Errors  BadOption for options that cannot be; std::runtime_error for a torch that this build is
+///         not for. Inside torch calls a cap that cannot be met is a c10::OutOfMemoryError whose
+///         first line says who asked for how many bytes, what is in use, what is needed, and why no
+///         room can be made; a failed or corrupt reload is a c10::Error that names tensor, tier,
+///         file and offset
 class Session {
   public:
     [[nodiscard]] static std::unique_ptr<Session> open(SessionOptions const& options);

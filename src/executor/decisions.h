@@ -31,6 +31,7 @@ class Executor::Impl {
 
     std::vector<Command> answer(Event const& event);
     [[nodiscard]] LedgerView ledger() const;
+    [[nodiscard]] bool may_be_told_later(std::int64_t used_bytes) const;
     [[nodiscard]] std::int64_t granted_peak_bytes() const { return granted_peak_bytes_; }
     [[nodiscard]] bool all_on_device() const {
         return ledger_.used_bytes() == std::array<std::int64_t, kPools>{};
@@ -64,6 +65,7 @@ class Executor::Impl {
     [[nodiscard]] Flight end_flight(CommandId command);
 
     void see(Usage const& usage);
+    [[nodiscard]] std::int64_t store_ahead_bytes() const;
     void store_ahead();
     [[nodiscard]] bool start_store(ValueId id, bool anywhere);
     void start_load(ValueId id, Value& value, bool optional);

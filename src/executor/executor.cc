@@ -44,6 +44,10 @@ ExecutorOptions const& Executor::options() const {
     return impl_->options_;
 }
 
+bool Executor::may_be_told_later(std::int64_t used_bytes) const {
+    return impl_->may_be_told_later(used_bytes);
+}
+
 Executor::Impl::Impl(ExecutorOptions const& options)
     : options_(options),
       chooser_(make_chooser(options.chooser)),
@@ -86,6 +90,7 @@ void Executor::Impl::see(Usage const& usage) {
 
 void Executor::Impl::take(Begin const&) {
     floor_.begin_step();
+    ledger_.reopen();  // what was full or failed may have mended
 }
 
 void Executor::Impl::take(End const&) {}

@@ -70,11 +70,14 @@ class Executor {
     [[nodiscard]] std::vector<Command> on(Event const& event);
 
     [[nodiscard]] LedgerView ledger() const;
-    /// The most device bytes that were granted so far, by the executor's own books: what it was
-    /// told is in use, less what its reply drops, more what it lets return or be allocated.
+    /// The most device bytes that an answer granted: what the event told to be in use, less what
+    /// the answer drops, more what it lets return or be allocated.
     [[nodiscard]] std::int64_t granted_peak_bytes() const;
     /// No value has a copy away, not even one under way.
     [[nodiscard]] bool all_on_device() const;
+    /// A save after which the device holds `used_bytes` changes no answer: it may be told later, or
+    /// never if it is dropped before. True while nothing is away and no store would start.
+    [[nodiscard]] bool may_be_told_later(std::int64_t used_bytes) const;
     [[nodiscard]] ExecutorOptions const& options() const;
 
   private:

@@ -20,7 +20,8 @@ class Ledger {
   public:
     Ledger(std::int64_t host_bytes, std::int64_t nvme_bytes)
         : exists_{true, host_bytes > 0, nvme_bytes > 0},
-          capacity_bytes_{0, host_bytes, nvme_bytes} {}
+          budget_bytes_{0, host_bytes, nvme_bytes},
+          capacity_bytes_(budget_bytes_) {}
 
     /// Grants `size_bytes` of `pool`, or says no.
     [[nodiscard]] bool take(Pool pool, std::int64_t size_bytes) {
@@ -37,6 +38,8 @@ class Ledger {
     }
     /// The place is fuller than its budget says: nothing more than what is there goes in.
     void close(Pool pool) { capacity_bytes_[at(pool)] = used_bytes_[at(pool)]; }
+    /// All pools are tried again up to their budgets.
+    void reopen() { capacity_bytes_ = budget_bytes_; }
 
     [[nodiscard]] bool exists(Pool pool) const { return exists_[at(pool)]; }
     [[nodiscard]] std::array<std::int64_t, kPools> const& used_bytes() const { return used_bytes_; }
@@ -44,6 +47,7 @@ class Ledger {
   private:
     static constexpr std::size_t at(Pool pool) { return static_cast<std::size_t>(pool); }
     std::array<bool, kPools> exists_;
+    std::array<std::int64_t, kPools> budget_bytes_;
     std::array<std::int64_t, kPools> capacity_bytes_;
     std::array<std::int64_t, kPools> used_bytes_{};
 };

@@ -30,14 +30,26 @@ constexpr Lane load_lane(Pool pool) {
 
 }  // namespace
 
+/// Stores start when the device holds more than this.
+std::int64_t Executor::Impl::store_ahead_bytes() const {
+    return options_.device_bytes -
+           std::max(options_.device_bytes / kStoreAheadShare, floor_.may_rise_bytes());
+}
+
+/// Half the limit, so that what is told at last still finds time to leave; a plan may want a store
+/// at once.
+bool Executor::Impl::may_be_told_later(std::int64_t used_bytes) const {
+    std::int64_t const limit = options_.device_bytes;
+    return options_.chooser != ChooserKind::planned && all_on_device() &&
+           (limit == 0 || used_bytes < std::min(limit / 2, store_ahead_bytes()));
+}
+
 /// Starts stores, those needed last first, until what can be dropped covers the headroom.
 void Executor::Impl::store_ahead() {
     if (options_.device_bytes == 0) {
         return;
     }
-    std::int64_t const headroom =
-        std::max(options_.device_bytes / kStoreAheadShare, floor_.may_rise_bytes());
-    std::int64_t const target = options_.device_bytes - headroom;
+    std::int64_t const target = store_ahead_bytes();
     while (floor_.now_bytes() + values_.held_bytes() - values_.droppable_bytes() > target &&
            !values_.storable().empty()) {
         if (!start_store(values_.storable().rbegin()->second, false)) {
@@ -221,7 +233,9 @@ void Executor::Impl::refuse(Short const& event, std::int64_t freed_bytes) {
     } else if (!ledger_.exists(Pool::host) && !ledger_.exists(Pool::nvme)) {
         reason = "there is no host or NVMe budget to move anything to";
     } else if (!values_.storable().empty() || !values_.last_resort().empty()) {
-        reason = "the host and NVMe budgets are full";
+        reason = !ledger_.exists(Pool::nvme)   ? "the host budget is full"
+                 : !ledger_.exists(Pool::host) ? "the NVMe budget is full"
+                                               : "the host and NVMe budgets are full";
     } else {
         reason = "nothing else can leave (" + format_size(values_.held_bytes()) +
                  " are saved tensors that something else still holds)";

@@ -3,7 +3,7 @@
 
 // Memory under a byte budget, on machines where device and host memory are the same: one range of
 // addresses whose resident pages never exceed a limit, whatever the fragmentation. Pages of freed
-// blocks are kept and used again, so that a training step takes no page faults; only when a block
+// blocks are kept and used again, so that a training step takes few page faults; only when a block
 // fits nowhere among them are some of them given back to the system, to make room for new ones.
 // Long blocks (2 MiB and more) lie apart, on huge pages as far as they fill them.
 #pragma once
@@ -43,7 +43,8 @@ struct ArenaUsage {
 /// Page-granular allocator over a range of addresses, with an exact bound on resident pages.
 ///
 /// Bound   used <= resident <= limit at every moment. Without a limit, resident <= the most that
-///         was ever in use: fragmentation costs nothing
+///         was ever in use: fragmentation costs nothing. (Where the system refuses to split a
+///         mapping, a huge page may stay whole; that is said)
 /// Thread  every function may be called from any thread; a block may be freed from any thread
 /// Order   the memory stays mapped while a block lives, also after the last handle is gone. A
 ///         forked child goes on with a copy of its own

@@ -22,8 +22,11 @@ constexpr std::int64_t kMostGranules = 28'000;
 void HugePages::use(PageRun run) {
     std::int64_t const granule = round_up(run.first, kHugePagePages) / kHugePagePages;
     std::int64_t const end = (run.first + run.pages) / kHugePagePages;
-    if (end <= granule || granules() + end - granule > kMostGranules ||
-        !advise(granule, end, MADV_HUGEPAGE)) {
+    if (end <= granule || granules() + end - granule > kMostGranules) {
+        return;
+    }
+    if (!advise(granule, end, MADV_HUGEPAGE)) {
+        (void)advise(granule, end, MADV_NOHUGEPAGE);  // it may have taken a part
         return;
     }
     for (std::int64_t i = granule; i < end; ++i) {
@@ -42,7 +45,10 @@ void HugePages::give_up(PageRun run) {
             ++next;
         }
         if (!advise(granule, next, MADV_NOHUGEPAGE)) {
-            say_once("the system refuses a memory mapping; up to 2 MiB more may become resident");
+            say_once(
+                "the system refuses memory mappings (vm.max_map_count); up to 2 MiB each may stay "
+                "resident beyond the device budget"
+            );
         }
     }
 }

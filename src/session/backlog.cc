@@ -10,6 +10,8 @@ namespace spillway {
 
 namespace {
 
+constexpr std::int64_t kSlack = 64;  ///< dropped saves that may stay, beside as many as live
+
 bool comes_before(Backlog::Save const& save, ValueId value) {
     return save.value < value;
 }
@@ -40,6 +42,9 @@ bool Backlog::drop(ValueId value) {
     }
     while (!saves_.empty() && saves_.back().dropped) {
         saves_.pop_back();
+    }
+    if (std::ssize(saves_) > 2 * live_ + kSlack) {
+        std::erase_if(saves_, [](Save const& save) { return save.dropped; });
     }
     return true;
 }

@@ -30,6 +30,8 @@ class Backlog {
     /// Hands over what is left, by value, and is empty afterwards.
     [[nodiscard]] std::vector<Save> take();
     [[nodiscard]] bool empty() const { return live_ == 0; }
+    /// Saves in memory, dropped ones that wait to be cleared away included.
+    [[nodiscard]] std::int64_t kept() const { return std::ssize(saves_); }
     [[nodiscard]] std::int64_t size_bytes() const { return size_bytes_; }
 
   private:

@@ -3,6 +3,7 @@
 
 #include "session/loop.h"
 
+#include "base/assert.h"
 #include "executor/event_log.h"
 
 #include <algorithm>
@@ -59,12 +60,14 @@ Result<void> Loop::open_log() {
 /// The device pool now, as the executor may know it: saves that it was not told of are no floor.
 /// Also books the peak to the phase. Called with the mutex held.
 Usage Loop::usage() {
+    sort_dropped();  // their bytes are free already
     std::int64_t const peak = device_->take_peak();
     std::int64_t& of_phase = report_.device_peak_by_phase[static_cast<std::size_t>(phase_)];
     of_phase = std::max(of_phase, peak);
     report_.device_peak_bytes = std::max(report_.device_peak_bytes, peak);
     std::int64_t const untold = backlog_.size_bytes();
-    return {.used_bytes = device_->used_bytes() - untold, .peak_bytes = peak - untold};
+    std::int64_t const used = std::max<std::int64_t>(0, device_->used_bytes() - untold);
+    return {.used_bytes = used, .peak_bytes = std::max(used, peak - untold)};
 }
 
 void Loop::tell(Event const& event, std::vector<Command>& commands) {
@@ -137,20 +140,24 @@ void Loop::tell_backlog(std::vector<Command>& commands) {
     }
 }
 
-/// Nothing is away and the device is less than half full: whatever the chooser, nothing would move.
-/// A plan is the exception, it may want a store at once. Called with the mutex held.
-bool Loop::nothing_to_decide(std::int64_t size_bytes) const {
-    std::int64_t const limit = options_.executor.device_bytes;
-    return options_.executor.chooser != ChooserKind::planned && executor_.all_on_device() &&
-           (limit == 0 || device_->used_bytes() + size_bytes < limit / 2);
+/// Called with the mutex held.
+bool Loop::may_be_told_later(std::int64_t size_bytes) const {
+    return executor_.may_be_told_later(device_->used_bytes() + size_bytes);
 }
 
-std::vector<Command> Loop::post(Event const& event) {
+/// What queued events and untold saves are answered by, before a program event. Called with the
+/// mutex held.
+std::vector<Command> Loop::catch_up() {
     std::vector<Command> commands;
     take_queued(commands);
     tell_backlog(commands);
-    tell(event, commands);
     return commands;
+}
+
+/// Carries out a reply in which nothing can fail that the program has to hear of.
+void Loop::carry_out(std::vector<Command> const& commands) {
+    Result<void> const outcome = execute(commands);
+    SPILLWAY_ASSERT(outcome.ok(), "only a need or a short is answered by an error");
 }
 
 void Loop::begin_step(std::int64_t step) {
@@ -163,7 +170,7 @@ void Loop::begin_step(std::int64_t step) {
         take_queued(commands);
         tell(Begin{step}, commands);
     }
-    (void)execute(commands);
+    carry_out(commands);
 }
 
 void Loop::phase(Phase phase) {
@@ -176,7 +183,7 @@ void Loop::phase(Phase phase) {
         take_queued(commands);
         tell(PhaseBegan{phase, now}, commands);
     }
-    (void)execute(commands);
+    carry_out(commands);
 }
 
 void Loop::backward_order(std::vector<ValueId> values) {
@@ -184,9 +191,10 @@ void Loop::backward_order(std::vector<ValueId> values) {
     std::vector<Command> commands;
     {
         std::lock_guard const lock(mutex_);
-        commands = post(BackwardOrder{std::move(values)});
+        commands = catch_up();
+        tell(BackwardOrder{std::move(values)}, commands);
     }
-    (void)execute(commands);
+    carry_out(commands);
 }
 
 void Loop::plan(Plan plan) {
@@ -194,9 +202,10 @@ void Loop::plan(Plan plan) {
     std::vector<Command> commands;
     {
         std::lock_guard const lock(mutex_);
-        commands = post(PlanGiven{std::move(plan)});
+        commands = catch_up();
+        tell(PlanGiven{std::move(plan)}, commands);
     }
-    (void)execute(commands);
+    carry_out(commands);
 }
 
 /// The way of a save where there is nothing to tell and nothing to decide: no event, no turn.
@@ -205,7 +214,7 @@ bool Loop::saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot) {
     ++report_.saved_values;
     report_.saved_bytes += size_bytes;
     sort_dropped();
-    if (!queued_.empty() || mover_->has_completions() || !nothing_to_decide(size_bytes)) {
+    if (!queued_.empty() || mover_->has_completions() || !may_be_told_later(size_bytes)) {
         return false;
     }
     backlog_.add(value, size_bytes, std::move(slot));
@@ -218,16 +227,16 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot) {
     }
     std::lock_guard const turn(turn_);
     std::vector<Command> commands;
-    bool decided = false;
+    bool told_later = false;
     {
         std::lock_guard const lock(mutex_);
         take_queued(commands);
-        decided = nothing_to_decide(size_bytes);
-        if (decided) {
+        told_later = may_be_told_later(size_bytes);
+        if (told_later) {
             backlog_.add(value, size_bytes, std::move(slot));
         }
     }
-    if (!decided) {
+    if (!told_later) {
         std::vector<ValueId> sole = driver_.newly_sole(kLooksPerSave);
         std::lock_guard const lock(mutex_);
         tell_backlog(commands);
@@ -237,7 +246,7 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot) {
             tell(Point{std::move(sole), now}, commands);
         }
     }
-    (void)execute(commands);
+    carry_out(commands);
 }
 
 Result<void> Loop::need(ValueId value) {
@@ -246,7 +255,8 @@ Result<void> Loop::need(ValueId value) {
         std::vector<Command> commands;
         {
             std::lock_guard const lock(mutex_);
-            commands = post(Need{value, usage()});
+            commands = catch_up();
+            tell(Need{value, usage()}, commands);
         }
         Result<void> outcome = execute(commands);
         auto const reserve = std::find_if(commands.begin(), commands.end(), [&](Command const& c) {
@@ -305,7 +315,7 @@ void Loop::settle() {
         std::lock_guard const lock(mutex_);
         take_queued(commands);
     }
-    (void)execute(commands);
+    carry_out(commands);
 }
 
 Report Loop::report() const {

@@ -32,8 +32,9 @@ struct LoopOptions {
 };
 
 /// Thread  program events from any number of program threads, which take turns: a reply is carried
-///         out whole before the next event is told. `dropped` from any thread, without a turn. One
-///         mutex guards the executor and is never held while a command runs or a thread waits
+///         out whole, its waits included, before the next event is told. `dropped` from any thread,
+///         without a turn. One mutex guards the executor and is never held while a command runs or
+///         a thread waits
 class Loop {
   public:
     Loop(
@@ -83,12 +84,13 @@ class Loop {
 
   private:
     [[nodiscard]] Usage usage();
-    [[nodiscard]] std::vector<Command> post(Event const& event);
+    [[nodiscard]] std::vector<Command> catch_up();
+    void carry_out(std::vector<Command> const& commands);
     void take_queued(std::vector<Command>& commands);
     void sort_dropped();
     [[nodiscard]] bool saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot);
     void tell_backlog(std::vector<Command>& commands);
-    [[nodiscard]] bool nothing_to_decide(std::int64_t size_bytes) const;
+    [[nodiscard]] bool may_be_told_later(std::int64_t size_bytes) const;
     void tell(Event const& event, std::vector<Command>& commands);
     [[nodiscard]] Result<void> execute(std::vector<Command> const& commands);
     [[nodiscard]] Result<void> execute(Command const& command);

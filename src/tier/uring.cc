@@ -86,7 +86,8 @@ void Ring::submit(bool wait) {
     int const result =
         wait ? ::io_uring_submit_and_wait(ring_.get(), 1) : ::io_uring_submit(ring_.get());
     // What was not taken stays queued, and the next call offers it again.
-    bool const again = result == -EINTR || result == -EAGAIN || result == -EBUSY;
+    bool const again =
+        result == -EINTR || result == -EAGAIN || result == -EBUSY || result == -ENOMEM;
     SPILLWAY_ASSERT(result >= 0 || again, "the kernel refuses a ring that it made");
 }
 

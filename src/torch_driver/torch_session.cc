@@ -87,6 +87,7 @@ std::shared_ptr<TorchSession> TorchSession::open(SessionOptions const& options) 
 std::shared_ptr<TorchSession> TorchSession::open_on(
     SessionOptions const& options, std::unique_ptr<Tier> host, std::unique_ptr<Tier> nvme
 ) {
+    refuse_another_torch(built_torch_version());
     ChooserKind const chooser = value_or_throw(parse_chooser(options.policy), "policy");
     std::shared_ptr<CpuDevice> const device = value_or_throw(
         CpuDevice::open({.limit_bytes = options.device_budget_bytes}), "device_budget_bytes"
@@ -108,7 +109,6 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     if (!log.ok()) {
         throw BadOption("record_events", log.error().message());
     }
-    refuse_another_torch();
     install_engine();
     install_allocator();
     return session;
@@ -154,8 +154,10 @@ void TorchSession::tell_backward_order() {
 }
 
 at::Tensor TorchSession::bring_back(SavedHook const& hook) {
-    if (loop_->all_on_device()) {
-        return registry_.tensor_of(hook);  // nothing has left, so nothing is asked
+    if (loop_->all_on_device()) {  // nothing has left, so nothing is asked
+        if (at::Tensor tensor = registry_.tensor_of(hook); tensor.defined()) {
+            return tensor;
+        }
     }
     tell_backward_order();
     for (;;) {
@@ -197,7 +199,6 @@ void* TorchSession::allocate(std::int64_t size_bytes) {
 
 void TorchSession::own(std::vector<at::Tensor> const& tensors) {
     std::int64_t const outside_bytes = registry_.own(tensors);
-    device_->charge(outside_bytes);
     std::int64_t const limit = device_->limit_bytes();
     if (limit > 0 && outside_bytes >= limit) {
         throw BadOption(
@@ -206,6 +207,7 @@ void TorchSession::own(std::vector<at::Tensor> const& tensors) {
                 format_size(limit)
         );
     }
+    device_->charge(outside_bytes);
 }
 
 std::string TorchSession::place() const {

@@ -54,12 +54,12 @@ std::optional<std::string> loaded_torch_version() {
     return release_in({std::istreambuf_iterator<char>(file), {}});
 }
 
-void refuse_another_torch() {
+void refuse_another_torch(std::string const& built) {
     std::optional<std::string> const loaded = loaded_torch_version();
-    if (loaded && *loaded != built_torch_version()) {
+    if (loaded && *loaded != built) {
         throw std::runtime_error(
-            "this build of Spillway is for torch " + built_torch_version() + ", and torch " +
-            *loaded + " in " + torch_folder().string() + " is loaded; build it against that one"
+            "this build of Spillway is for torch " + built + ", and torch " + *loaded + " in " +
+            torch_folder().string() + " is loaded; build it against that one"
         );
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A build works with the torch that it was built for: there is no stable interface at the seams that
-// we use, so another torch is refused before it can do harm.
+// A build works with the torch that it was built for: there is no stable interface at the seams
+// that we use, so another torch is refused before it can do harm.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,8 @@ namespace spillway {
 /// The release in a text like "__version__ = '2.15.0+cu130'"; nothing where there is none.
 [[nodiscard]] std::optional<std::string> release_in(std::string const& text);
 
-/// Fails   std::runtime_error that names both versions
-void refuse_another_torch();
+/// Throws  std::runtime_error that names both versions, where the loaded one is known and is not
+///         `built`
+void refuse_another_torch(std::string const& built);
 
 }  // namespace spillway

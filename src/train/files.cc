@@ -233,9 +233,14 @@ void write_text_file(std::string const& path, std::string const& text) {
     }
     std::string const beside = path + ".tmp-" + std::to_string(::getpid());
     ::unlink(beside.c_str());
-    OutputFile file(beside);
-    file.write(text);
-    file.finish();
+    try {
+        OutputFile file(beside);
+        file.write(text);
+        file.finish();
+    } catch (...) {
+        ::unlink(beside.c_str());
+        throw;
+    }
     if (::rename(beside.c_str(), path.c_str()) != 0) {
         int const failure = errno;
         ::unlink(beside.c_str());

@@ -40,6 +40,9 @@ void check_choices(TrainOptions const& options) {
             "--checkpoint-every", std::to_string(options.checkpoint_every), "needs --checkpoint"
         );
     }
+    if (!options.record_events.empty() && options.device_budget_bytes == 0) {
+        refuse("--record-events", options.record_events, "needs --device-budget");
+    }
     if (options.count_allocations && options.device_budget_bytes > 0) {
         refuse(
             "--device-budget", options.device_budget_typed, "not together with --count-allocations"

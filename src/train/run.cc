@@ -71,6 +71,12 @@ class Run {
 
   private:
     void warm() {
+        bool const has_places = !options_.nvme.empty() || options_.host_budget_bytes > 0;
+        if (options_.device_budget_bytes == 0 && has_places) {
+            progress_.say(
+                "without --device-budget nothing is moved; --nvme and --host-budget are not used"
+            );
+        }
         if (options_.threads > 0) {
             at::set_num_threads(static_cast<int>(options_.threads));
         }
@@ -192,8 +198,13 @@ class Run {
                what_would_fit();
     }
 
-    // Which flag to change, the cheapest first.
+    // Which flag to change, the cheapest first. Only saved tensors can leave the device: outside of
+    // forward and backward it is the model and its optimizer that do not fit.
     std::string what_would_fit() const {
+        Phase const phase = trainer_ ? trainer_->phase() : Phase::setup;
+        if (phase == Phase::setup || phase == Phase::update) {
+            return "a larger --device-budget or a smaller model would make it fit";
+        }
         if (options_.policy == "keep_all") {
             return options_.nvme.empty() ? "--policy online with --nvme FOLDER would make room"
                                          : "--policy online would make room";
@@ -201,9 +212,10 @@ class Run {
         if (options_.nvme.empty() && options_.host_budget_bytes == 0) {
             return "--nvme FOLDER would make room";
         }
-        return "a larger --device-budget (or --nvme-budget, where that is full) or a smaller "
-               "--batch "
-               "would make it fit";
+        std::string flags = "a larger --device-budget";
+        flags += options_.host_budget_bytes > 0 ? ", a larger --host-budget" : "";
+        flags += options_.nvme.empty() ? ", --nvme FOLDER" : ", a larger --nvme-budget";
+        return flags + " or a smaller --batch would make it fit, whichever is short";
     }
 
     int fail(int code, std::string const& error) {

@@ -6,7 +6,7 @@ import os
 import pathlib
 import unittest
 
-from harness import PROGRAM, TINY, InFolder
+from harness import PROGRAM, SMALL, TINY, InFolder
 
 
 class Flags(InFolder):
@@ -72,13 +72,14 @@ class Paths(InFolder):
         self.refused("--data", self.path("empty") + "/below", "Not a directory")
 
     def test_text_and_folders_closed_to_us(self):
-        nobody = 65534
-        if os.geteuid() != 0 or not self.open_to(nobody):
-            self.skipTest("needs root, and a build folder that others can read")
+        nobody = 65534 if os.geteuid() == 0 else None  # root is refused nothing
+        if nobody and not self.open_to(nobody):
+            self.skipTest("root runs this as nobody, who cannot read the build folder")
         closed = pathlib.Path(self.path("closed"))
         closed.write_text("text " * 100)
         closed.chmod(0)
-        self.folder.chmod(0o755)
+        self.folder.chmod(0o755 if nobody else 0o555)
+        self.addCleanup(self.folder.chmod, 0o755)
         self.refused("--data", "closed", "Permission denied", user=nobody)
         self.refused("--nvme", self.path(""), "Permission denied", user=nobody)
         self.refused("--json", "out.json", "Permission denied", user=nobody)
@@ -102,7 +103,7 @@ class Paths(InFolder):
         pathlib.Path(self.path("home/letter")).write_text("dear")
         self.refused("--json", "no/out.json", "no folder 'no'")
         self.refused("--json", "home", "a folder")
-        self.refused("--record-events", "no/events", "no folder 'no'")
+        self.refused("--record-events", "no/events", "no folder 'no'", "--device-budget", "1GiB")
         self.refused("--checkpoint", "no/ckpt", "there is no folder")
         self.refused("--checkpoint", "home", "holds 'letter'")
         self.refused("--checkpoint", "home/letter", "not a folder")
@@ -118,6 +119,17 @@ class Paths(InFolder):
 
 
 class Budgets(InFolder):
+    def test_a_flag_that_needs_a_budget_says_so(self):
+        self.assert_refused(["train", *TINY, "--record-events", "log"],
+                            ["--record-events log: needs --device-budget"])
+
+    def test_advice_names_what_would_help_and_what_there_is(self):
+        said = self.assert_refused(["train", *TINY, "--device-budget", "4KiB", "--policy", "keep_all"], ["setup"])
+        self.assertIn("a larger --device-budget or a smaller model would make it fit", said)
+        said = self.assert_refused(["train", *SMALL, "--device-budget", "20MiB", "--host-budget", "1MiB"],
+                                   ["the host budget is full", "a larger --host-budget, --nvme FOLDER"])
+        self.assertNotIn("NVMe budget", said)
+
     def test_one_that_no_plan_can_meet_names_flag_step_and_bytes(self):
         for typed in ("4KiB", "0.4 MiB"):
             said = self.assert_refused(
