@@ -3,6 +3,7 @@
 
 // The program: reads flags and hands over. Every error is one line and exit code 2.
 
+#include "replay_command.h"
 #include "train_command.h"
 #include "train_flags.h"
 
@@ -24,7 +25,7 @@ int refused(std::string const& line) {
     std::string const first = line.substr(0, line.find('\n'));
     std::fprintf(
         stderr,
-        "spillway: %s\nspillway: --help and train --help list what there is\n",
+        "spillway: %s\nspillway: --help, train --help and replay --help list what there is\n",
         first.c_str()
     );
     return kBadValue;
@@ -33,16 +34,16 @@ int refused(std::string const& line) {
 // Why the first word is neither a subcommand nor a flag; CLI11 would call it an extra argument.
 std::string unknown_first_word(int count, char const* const* words) {
     if (count < 2) {
-        return "a subcommand is missing; there is train";
+        return "a subcommand is missing; there are train and replay";
     }
     std::string const first = words[1];
-    for (std::string_view const known : {"train", "-h", "--help", "--version"}) {
+    for (std::string_view const known : {"train", "replay", "-h", "--help", "--version"}) {
         if (first == known) {
             return "";
         }
     }
     return "'" + first + "' is no " + (first.starts_with('-') ? "flag" : "subcommand") +
-           "; there is train";
+           "; there are train and replay";
 }
 
 }  // namespace
@@ -59,6 +60,12 @@ int main(int count, char** words) {
         "Example: spillway train --device-budget 700MiB --nvme /scratch --steps 50\n"
         "Exit codes: 0 done, 1 failed, 2 a value that cannot be used, 130 after Ctrl-C"
     );
+    CLI::App& replay = *app.add_subcommand(
+        "replay", "Gives a recorded run's events to a fresh executor: does it answer as it did?"
+    );
+    std::string record;
+    replay.add_option("FILE", record, "of --flight-record or --record-events")->required();
+    replay.footer("Exit codes: 0 the same commands, 1 others, 2 no such record");
     spillway::TrainOptions options;
     spillway::cli::TrainText text;
     spillway::cli::add_train_flags(train, options, text);
@@ -67,11 +74,13 @@ int main(int count, char** words) {
     }
     try {
         app.parse(count, words);
-        spillway::cli::read_sizes(text, options);
+        if (train.parsed()) {
+            spillway::cli::read_sizes(text, options);
+        }
     } catch (CLI::Success const& asked) {
         return app.exit(asked);
     } catch (CLI::ParseError const& failure) {
         return refused(failure.what());
     }
-    return spillway::cli::run_train(options);
+    return replay.parsed() ? spillway::cli::run_replay(record) : spillway::cli::run_train(options);
 }

@@ -233,6 +233,13 @@ void add_output(CLI::App& app, TrainOptions& options) {
         "count a plain run's allocations (slower; for measurements)"
     );
     group.word(
+        "--flight-record",
+        options.flight_record,
+        "file for the last steps' events and commands, written when a step fails",
+        "FILE",
+        "none"
+    );
+    group.word(
         "--record-events",
         options.record_events,
         "file for the session's events and commands",

@@ -41,6 +41,7 @@ struct SessionOptions {
     std::int64_t min_value_bytes = -1;  ///< smaller saved tensors stay; -1: 64 KiB
     bool whole_process = false;         ///< count every thread's allocations, not the opener's only
     std::string record_events = {};     ///< a file for the event and command log; empty: none
+    std::string flight_record = {};     ///< a file for the last steps' log, written when one fails
 };
 
 /// An option that cannot be: thrown by `Session::open`, with one line that says why.

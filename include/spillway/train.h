@@ -61,6 +61,7 @@ struct TrainOptions {
     bool nvme_allow_tmpfs = false;
     std::string policy = "online";
     std::string record_events;
+    std::string flight_record;
 };
 
 /// Runs the training and returns the exit code: 0 done, 2 a value that cannot be used (one to three

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -27,10 +28,11 @@ inline constexpr std::int64_t kOrderedEnd = kOrderedFirst / 2;
 
 class Executor::Impl {
   public:
-    explicit Impl(ExecutorOptions const& options);
+    Impl(ExecutorOptions const& options, ExecutorState const& state);
 
     std::vector<Command> answer(Event const& event);
     [[nodiscard]] LedgerView ledger() const;
+    [[nodiscard]] std::optional<ExecutorState> state() const;
     [[nodiscard]] bool may_be_told_later(std::int64_t used_bytes) const;
     [[nodiscard]] std::int64_t granted_peak_bytes() const { return granted_peak_bytes_; }
     [[nodiscard]] bool all_on_device() const {
@@ -100,6 +102,7 @@ class Executor::Impl {
     std::int64_t next_block_ = 0;
     bool in_backward_ = false;
     bool ordered_ = false;  ///< the engine told its order for this backward
+    bool plan_given_ = false;
 };
 
 }  // namespace spillway

@@ -81,6 +81,16 @@ void compare(
     }
 }
 
+/// What a reader of the outcome wants to know beside the comparison.
+void note(Event const& event, std::vector<Command> const& answered, ReplayOutcome& outcome) {
+    outcome.steps += std::holds_alternative<Begin>(event) ? 1 : 0;
+    for (Command const& command : answered) {
+        if (command.kind == CommandKind::raise) {
+            outcome.refusal = command.text;
+        }
+    }
+}
+
 }  // namespace
 
 bool is_program_event(Event const& event) {
@@ -89,7 +99,7 @@ bool is_program_event(Event const& event) {
 }
 
 std::string to_text(EventLog const& log) {
-    std::string text = log_header(log.options) + "\n";
+    std::string text = log_header(log.options, log.state) + "\n";
     for (LogEntry const& entry : log.entries) {
         text += std::visit([](auto const& e) { return to_text(e); }, entry) + "\n";
     }
@@ -104,11 +114,12 @@ Result<EventLog> read_event_log(std::istream& stream) {
     while (std::getline(stream, line) && !stream.eof()) {
         ++number;
         if (number == 1) {
-            Result<ExecutorOptions> const options = parse_log_header(line);
-            if (!options) {
-                return at_line(options.error(), number);
+            Result<LogHeader> header = parse_log_header(line);
+            if (!header) {
+                return at_line(header.error(), number);
             }
-            log.options = *options;
+            log.options = header->options;
+            log.state = std::move(header->state);
         } else if (line.starts_with(R"({"c")")) {
             Result<Command> command = parse_command(line);
             if (!command) {
@@ -136,7 +147,7 @@ Result<EventLog> read_event_log(std::istream& stream) {
 }
 
 ReplayOutcome replay(EventLog const& log) {
-    Executor executor(log.options);
+    Executor executor(log.options, log.state);
     ReplayOutcome outcome;
     outcome.identical = true;
     if (!log.entries.empty() && std::holds_alternative<Command>(log.entries.front())) {
@@ -151,7 +162,9 @@ ReplayOutcome replay(EventLog const& log) {
         }
         std::vector<Command> const recorded = recorded_reply(log, i);
         bool const is_last = i + 1 + recorded.size() == log.entries.size();
-        compare(recorded, executor.on(*event), is_last, *event, outcome);
+        std::vector<Command> const answered = executor.on(*event);
+        compare(recorded, answered, is_last, *event, outcome);
+        note(*event, answered, outcome);
         outcome.events += outcome.identical ? 1 : 0;
     }
     return outcome;

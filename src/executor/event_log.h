@@ -20,12 +20,18 @@
 namespace spillway {
 
 /// One line each, without the line's end.
-[[nodiscard]] std::string log_header(ExecutorOptions const& options);
+[[nodiscard]] std::string log_header(
+    ExecutorOptions const& options, ExecutorState const& state = {}
+);
 [[nodiscard]] std::string to_text(Event const& event);
 [[nodiscard]] std::string to_text(Command const& command);
 
 /// Fail    Errc::bad_format naming the field
-[[nodiscard]] Result<ExecutorOptions> parse_log_header(std::string_view line);
+struct LogHeader {
+    ExecutorOptions options;
+    ExecutorState state;  ///< where the recording begins
+};
+[[nodiscard]] Result<LogHeader> parse_log_header(std::string_view line);
 [[nodiscard]] Result<Event> parse_event(std::string_view line);
 [[nodiscard]] Result<Command> parse_command(std::string_view line);
 
@@ -38,6 +44,7 @@ using LogEntry = std::variant<Event, Command>;
 struct EventLog {
     ExecutorOptions options;
     std::vector<LogEntry> entries;
+    ExecutorState state{};  ///< before the first of them
 
     bool operator==(EventLog const&) const = default;
 };
@@ -53,6 +60,8 @@ struct ReplayOutcome {
     std::int64_t events = 0;
     std::int64_t commands = 0;  ///< compared before the first difference
     std::string difference;     ///< the first: its place, what was recorded and what was answered
+    std::int64_t steps = 0;
+    std::string refusal;  ///< the words of the last `raise`; empty: nothing was refused
 
     bool operator==(ReplayOutcome const&) const = default;
 };

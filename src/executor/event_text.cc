@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <array>
+#include <set>
 
 namespace spillway {
 
@@ -238,16 +239,55 @@ Command read_command(JsonView const& view) {
     return command;
 }
 
+ExecutorState read_state(JsonView const& view) {
+    view.only(
+        {"next_command",
+         "next_block",
+         "floor_bytes",
+         "floor_peak_bytes",
+         "last_floor_peak_bytes",
+         "in_backward",
+         "told_full"}
+    );
+    ExecutorState state;
+    state.next_command = read_bytes(view.at("next_command"));
+    state.next_block = read_bytes(view.at("next_block"));
+    state.floor_bytes = read_bytes(view.at("floor_bytes"));
+    state.floor_peak_bytes = read_bytes(view.at("floor_peak_bytes"));
+    state.last_floor_peak_bytes = read_bytes(view.at("last_floor_peak_bytes"));
+    state.in_backward = view.at("in_backward").boolean();
+    std::set<Pool> told;
+    for (JsonView const& pool : view.at("told_full").items()) {
+        told.insert(static_cast<Pool>(pool.one_of({"device", "host", "nvme"})));
+    }
+    state.told_full.assign(told.begin(), told.end());
+    return state;
+}
+
 }  // namespace
 
-std::string log_header(ExecutorOptions const& options) {
-    return json_line(OrderedJson{
+std::string log_header(ExecutorOptions const& options, ExecutorState const& state) {
+    OrderedJson json{
         {"spillway_events", 1},
         {"options",
          {{"chooser", name_of(options.chooser)},
           {"device_bytes", options.device_bytes},
           {"host_bytes", options.host_bytes},
-          {"nvme_bytes", options.nvme_bytes}}}});
+          {"nvme_bytes", options.nvme_bytes}}}};
+    if (state != ExecutorState{}) {
+        json["state"] = {
+            {"next_command", state.next_command},
+            {"next_block", state.next_block},
+            {"floor_bytes", state.floor_bytes},
+            {"floor_peak_bytes", state.floor_peak_bytes},
+            {"last_floor_peak_bytes", state.last_floor_peak_bytes},
+            {"in_backward", state.in_backward},
+            {"told_full", OrderedJson::array()}};
+        for (Pool const pool : state.told_full) {
+            json["state"]["told_full"].push_back(name_of(pool));
+        }
+    }
+    return json_line(json);
 }
 
 std::string to_text(Event const& event) {
@@ -283,20 +323,24 @@ std::string to_text(Command const& command) {
     return json_line(json);
 }
 
-Result<ExecutorOptions> parse_log_header(std::string_view line) {
+Result<LogHeader> parse_log_header(std::string_view line) {
     JsonDocument document(line, "event log");
     JsonView const root = document.root();
-    root.only({"spillway_events", "options"});
+    root.only({"spillway_events", "options", "state"});
     static_cast<void>(root.at("spillway_events").integer(1, 1));
     JsonView const view = root.at("options");
     view.only({"chooser", "device_bytes", "host_bytes", "nvme_bytes"});
-    ExecutorOptions options;
+    LogHeader header;
+    ExecutorOptions& options = header.options;
     options.chooser =
         static_cast<ChooserKind>(view.at("chooser").one_of({"online", "keep_all", "planned"}));
     options.device_bytes = read_bytes(view.at("device_bytes"));
     options.host_bytes = read_bytes(view.at("host_bytes"));
     options.nvme_bytes = read_bytes(view.at("nvme_bytes"));
-    return document.result(options);
+    if (root.has("state")) {
+        header.state = read_state(root.at("state"));
+    }
+    return document.result(std::move(header));
 }
 
 Result<Event> parse_event(std::string_view line) {

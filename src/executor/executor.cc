@@ -21,7 +21,8 @@ std::int64_t distance_by_age(ValueId id) {
 
 }  // namespace
 
-Executor::Executor(ExecutorOptions const& options) : impl_(std::make_unique<Impl>(options)) {}
+Executor::Executor(ExecutorOptions const& options, ExecutorState const& state)
+    : impl_(std::make_unique<Impl>(options, state)) {}
 Executor::~Executor() = default;
 
 std::vector<Command> Executor::on(Event const& event) {
@@ -36,6 +37,10 @@ std::int64_t Executor::granted_peak_bytes() const {
     return impl_->granted_peak_bytes();
 }
 
+std::optional<ExecutorState> Executor::state() const {
+    return impl_->state();
+}
+
 bool Executor::all_on_device() const {
     return impl_->all_on_device();
 }
@@ -48,10 +53,29 @@ bool Executor::may_be_told_later(std::int64_t used_bytes) const {
     return impl_->may_be_told_later(used_bytes);
 }
 
-Executor::Impl::Impl(ExecutorOptions const& options)
+Executor::Impl::Impl(ExecutorOptions const& options, ExecutorState const& state)
     : options_(options),
       chooser_(make_chooser(options.chooser)),
-      ledger_(options.host_bytes, options.nvme_bytes) {}
+      ledger_(options.host_bytes, options.nvme_bytes),
+      floor_(state.floor_bytes, state.floor_peak_bytes, state.last_floor_peak_bytes),
+      told_full_(state.told_full.begin(), state.told_full.end()),
+      next_command_(state.next_command),
+      next_block_(state.next_block),
+      in_backward_(state.in_backward) {}
+
+std::optional<ExecutorState> Executor::Impl::state() const {
+    if (values_.size() > 0 || !flights_.empty() || plan_given_) {
+        return std::nullopt;
+    }
+    return ExecutorState{
+        .next_command = next_command_,
+        .next_block = next_block_,
+        .floor_bytes = floor_.now_bytes(),
+        .floor_peak_bytes = floor_.peak_bytes(),
+        .last_floor_peak_bytes = floor_.last_peak_bytes(),
+        .in_backward = in_backward_,
+        .told_full = {told_full_.begin(), told_full_.end()}};
+}
 
 LedgerView Executor::Impl::ledger() const {
     return {
@@ -103,6 +127,7 @@ void Executor::Impl::take(PhaseBegan const& event) {
 
 void Executor::Impl::take(PlanGiven const& event) {
     chooser_->take_plan(event.plan);
+    plan_given_ = true;
 }
 
 void Executor::Impl::take(Saved const& event) {

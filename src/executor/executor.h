@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,20 @@ struct ExecutorOptions {
     std::int64_t nvme_bytes = 0;
 
     bool operator==(ExecutorOptions const&) const = default;
+};
+
+/// All that an executor knows between steps, when no value lives and nothing is in flight: where a
+/// recording that does not begin with the session begins.
+struct ExecutorState {
+    std::int64_t next_command = 0;
+    std::int64_t next_block = 0;
+    std::int64_t floor_bytes = 0;            ///< device bytes that no chooser controls, now
+    std::int64_t floor_peak_bytes = 0;       ///< the highest in this step
+    std::int64_t last_floor_peak_bytes = 0;  ///< in the step before
+    bool in_backward = false;
+    std::vector<Pool> told_full;  ///< pools of which the user was told that they take no more
+
+    bool operator==(ExecutorState const&) const = default;
 };
 
 /// What the ledger says now, for reports and tests.
@@ -61,7 +76,7 @@ struct LedgerView {
 ///         otherwise
 class Executor {
   public:
-    explicit Executor(ExecutorOptions const& options);
+    explicit Executor(ExecutorOptions const& options, ExecutorState const& state = {});
     ~Executor();
     Executor(Executor const&) = delete;
     Executor& operator=(Executor const&) = delete;
@@ -73,6 +88,9 @@ class Executor {
     /// The most device bytes that an answer granted: what the event told to be in use, less what
     /// the answer drops, more what it lets return or be allocated.
     [[nodiscard]] std::int64_t granted_peak_bytes() const;
+    /// What a fresh executor needs to go on from here; nothing while a value lives, something is in
+    /// flight, or a plan was given.
+    [[nodiscard]] std::optional<ExecutorState> state() const;
     /// No value has a copy away, not even one under way.
     [[nodiscard]] bool all_on_device() const;
     /// A save after which the device holds `used_bytes` changes no answer: it may be told later, or

@@ -56,6 +56,9 @@ class Ledger {
 /// how far it may still rise: optional loads leave that much room.
 class Floor {
   public:
+    Floor(std::int64_t now_bytes, std::int64_t peak_bytes, std::int64_t last_peak_bytes)
+        : now_bytes_(now_bytes), peak_bytes_(peak_bytes), last_peak_bytes_(last_peak_bytes) {}
+
     /// `held_bytes`: saved values' bytes now; `held_before_bytes`: when the last event was
     /// answered.
     void see(Usage const& usage, std::int64_t held_bytes, std::int64_t held_before_bytes) {
@@ -74,11 +77,13 @@ class Floor {
         return std::max<std::int64_t>(0, std::max(peak_bytes_, last_peak_bytes_) - now_bytes_);
     }
     [[nodiscard]] std::int64_t now_bytes() const { return now_bytes_; }
+    [[nodiscard]] std::int64_t peak_bytes() const { return peak_bytes_; }
+    [[nodiscard]] std::int64_t last_peak_bytes() const { return last_peak_bytes_; }
 
   private:
-    std::int64_t now_bytes_ = 0;
-    std::int64_t peak_bytes_ = 0;
-    std::int64_t last_peak_bytes_ = 0;
+    std::int64_t now_bytes_;
+    std::int64_t peak_bytes_;
+    std::int64_t last_peak_bytes_;
 };
 
 }  // namespace spillway

@@ -4,6 +4,7 @@
 #include "session/loop.h"
 
 #include "base/assert.h"
+#include "base/log.h"
 #include "executor/event_log.h"
 
 #include <algorithm>
@@ -32,6 +33,9 @@ Loop::Loop(
       driver_(driver),
       executor_(options_.executor) {
     report_.device_limit_bytes = options_.executor.device_bytes;
+    if (!options_.flight_record.empty()) {
+        recorder_.emplace(options_.executor);
+    }
 }
 
 Loop::~Loop() {
@@ -73,6 +77,9 @@ Usage Loop::usage() {
 void Loop::tell(Event const& event, std::vector<Command>& commands) {
     std::vector<Command> reply = executor_.on(event);
     all_on_device_ = executor_.all_on_device();
+    if (recorder_) {
+        recorder_->add(event, reply);
+    }
     if (log_) {
         *log_ << to_text(event) << '\n';
         for (Command const& command : reply) {
@@ -168,6 +175,11 @@ void Loop::begin_step(std::int64_t step) {
         step_ = step;
         failed_.clear();
         take_queued(commands);
+        if (recorder_) {
+            if (std::optional<ExecutorState> state = executor_.state()) {
+                recorder_->may_begin_at(std::move(*state));
+            }
+        }
         tell(Begin{step}, commands);
     }
     carry_out(commands);
@@ -263,6 +275,9 @@ Result<void> Loop::need(ValueId value) {
             return c.kind == CommandKind::reserve && c.value == value && c.pool == Pool::device;
         });
         if (outcome.ok() || reserve == commands.end() || !has_failed(reserve->id)) {
+            if (!outcome.ok()) {
+                write_flight_record();
+            }
             return outcome;
         }
         // A store failed meanwhile, or another thread allocated: room is asked for at the top,
@@ -299,7 +314,25 @@ Result<void> Loop::make_room(std::int64_t size_bytes) {
             tell(Short{std::max(size_bytes, room + 1), now}, commands);
         }
     }
-    return execute(commands);
+    Result<void> outcome = execute(commands);
+    if (!outcome.ok()) {
+        write_flight_record();
+    }
+    return outcome;
+}
+
+/// A step has failed: what led to it goes to the file.
+void Loop::write_flight_record() {
+    std::lock_guard const lock(mutex_);
+    if (!recorder_) {
+        return;
+    }
+    Result<void> const written = recorder_->write(options_.flight_record);
+    say_once(
+        written.ok()
+            ? "the last steps are in " + options_.flight_record + "; `spillway replay` reads it"
+            : written.error().message()
+    );
 }
 
 void Loop::dropped(ValueId value) noexcept {

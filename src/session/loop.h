@@ -11,6 +11,7 @@
 #include "mover/mover.h"
 #include "session/backlog.h"
 #include "session/driver.h"
+#include "session/flight_recorder.h"
 #include "timeline/report.h"
 
 #include <array>
@@ -29,6 +30,7 @@ namespace spillway {
 struct LoopOptions {
     ExecutorOptions executor;
     std::string record_events;  ///< file for the event and command log; empty: none
+    std::string flight_record;  ///< file for the last steps' log, written when one fails; or empty
 };
 
 /// Thread  program events from any number of program threads, which take turns: a reply is carried
@@ -84,6 +86,7 @@ class Loop {
 
   private:
     [[nodiscard]] Usage usage();
+    void write_flight_record();
     [[nodiscard]] std::vector<Command> catch_up();
     void carry_out(std::vector<Command> const& commands);
     void take_queued(std::vector<Command>& commands);
@@ -120,6 +123,7 @@ class Loop {
     std::unordered_map<CommandId, CommandKind> in_flight_;
     std::unordered_map<ValueId, void*> returning_;
     std::optional<std::ofstream> log_;
+    std::optional<FlightRecorder> recorder_;
     Phase phase_ = Phase::setup;
     std::int64_t step_ = 0;
     Report report_;

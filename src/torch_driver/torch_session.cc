@@ -99,6 +99,7 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
         .host_bytes = host == nullptr ? 0 : host->capacity_bytes(),
         .nvme_bytes = nvme == nullptr ? 0 : nvme->capacity_bytes()};
     loop.record_events = options.record_events;
+    loop.flight_record = options.flight_record;
     auto mover = std::make_unique<Mover>(device, std::move(host), std::move(nvme));
     std::int64_t const floor =
         options.min_value_bytes < 0 ? kMinValueBytes : options.min_value_bytes;

@@ -43,6 +43,9 @@ void check_choices(TrainOptions const& options) {
     if (!options.record_events.empty() && options.device_budget_bytes == 0) {
         refuse("--record-events", options.record_events, "needs --device-budget");
     }
+    if (!options.flight_record.empty() && options.device_budget_bytes == 0) {
+        refuse("--flight-record", options.flight_record, "needs --device-budget");
+    }
     if (options.count_allocations && options.device_budget_bytes > 0) {
         refuse(
             "--device-budget", options.device_budget_typed, "not together with --count-allocations"
@@ -107,6 +110,9 @@ void check_paths(TrainOptions const& options) {
     }
     if (!options.record_events.empty()) {
         check_output("--record-events", options.record_events);
+    }
+    if (!options.flight_record.empty()) {
+        check_output("--flight-record", options.flight_record);
     }
     if (!options.checkpoint.empty()) {
         check_checkpoint_place(options.checkpoint);

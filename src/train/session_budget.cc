@@ -50,7 +50,8 @@ class SessionBudget : public Budget {
                  .nvme_allow_tmpfs = options_.nvme_allow_tmpfs,
                  .policy = options_.policy,
                  .whole_process = true,
-                 .record_events = options_.record_events}
+                 .record_events = options_.record_events,
+                 .flight_record = options_.flight_record}
             );
         } catch (BadOption const& bad) {
             auto const [flag, typed] = as_typed(bad.option());

@@ -124,6 +124,32 @@ class Budget(InFolder):
         self.assertEqual(list((self.folder / "nvme").iterdir()), [])
 
 
+class Replay(InFolder):
+    def test_a_failed_run_leaves_its_last_steps_and_they_replay(self):
+        done = self.train(*SMALL, "--steps", "2", "--device-budget", "24MiB", "--flight-record", "failed.events")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("the last steps are in failed.events", done.stderr)
+        again = self.run_program("replay", "failed.events")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("identical: ", again.stdout)
+        self.assertIn("refused: asked for ", again.stdout)
+
+    def test_a_run_that_ends_well_leaves_no_record(self):
+        self.trained(*TINY, "--steps", "1", "--device-budget", "1GiB", "--flight-record", "failed.events")
+        self.assertFalse(pathlib.Path(self.path("failed.events")).exists())
+
+    def test_an_altered_record_is_found_and_a_bad_one_refused(self):
+        self.trained(*SMALL, "--steps", "1", "--device-budget", "40MiB", "--nvme", ".", "--record-events", "log")
+        whole = pathlib.Path(self.path("log")).read_text()
+        altered = whole.replace('"c":"store"', '"c":"load"', 1)
+        pathlib.Path(self.path("altered")).write_text(altered)
+        done = self.run_program("replay", "altered")
+        self.assertEqual((done.returncode, "different: event " in done.stdout), (1, True), done.stdout)
+        pathlib.Path(self.path("none")).write_text("no record")
+        for name, why in (("absent", "No such file"), ("none", "no header line"), (".", "")):
+            self.assert_refused(["replay", name], [f"spillway: replay: {name}: ", why])
+
+
 class FullDisk(InFolder):
     """A file system of 24 MiB, in a mount namespace of its own."""
 

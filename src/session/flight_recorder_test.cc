@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "session/flight_recorder.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace spillway {
+namespace {
+
+constexpr std::int64_t kSize = 1000;
+
+/// Steps of an executor whose device holds four of a step's eight values.
+class Steps {
+  public:
+    void run(int count) {
+        for (int i = 0; i < count; ++i) {
+            run_one();
+        }
+    }
+
+    FlightRecorder recorder{options()};
+
+  private:
+    static ExecutorOptions options() {
+        return {.device_bytes = 4 * kSize, .nvme_bytes = 100 * kSize};
+    }
+
+    void run_one() {
+        if (std::optional<ExecutorState> state = executor_.state()) {
+            recorder.may_begin_at(*state);
+        }
+        tell(Begin{step_++});
+        tell(PhaseBegan{Phase::forward, {0, 0}});
+        std::int64_t const first = next_;
+        for (; next_ < first + 8; ++next_) {
+            std::int64_t const used = std::min<std::int64_t>(next_ - first + 1, 4) * kSize;
+            if (next_ - first >= 4) {
+                tell(Short{kSize, {4 * kSize, 4 * kSize}});
+            }
+            tell(Saved{
+                {next_}, kSize, {"op", 0, static_cast<std::int32_t>(next_ - first)}, {used, used}});
+            tell(Point{{ValueId{next_}}, {used, used}});
+        }
+        for (std::int64_t value = first; value < next_; ++value) {
+            tell(Dropped{{value}});
+        }
+    }
+
+    void tell(Event const& event) {
+        std::vector<Command> const reply = executor_.on(event);
+        recorder.add(event, reply);
+        for (Command const& command : reply) {
+            if (command.kind == CommandKind::store || command.kind == CommandKind::drop) {
+                tell(Finished{command.id});
+            }
+        }
+    }
+
+    Executor executor_{options()};
+    std::int64_t step_ = 0;
+    std::int64_t next_ = 0;
+};
+
+TEST(FlightRecorder, keeps_the_last_steps_and_they_replay) {
+    Steps steps;
+    steps.run(9);
+    EventLog const log = steps.recorder.log();
+    EXPECT_NE(log.state, ExecutorState{});
+    EXPECT_EQ(log.entries.front(), LogEntry(Event(Begin{6})));
+    ReplayOutcome const outcome = replay(log);
+    EXPECT_TRUE(outcome.identical) << outcome.difference;
+    EXPECT_EQ(outcome.steps, 3);
+    EXPECT_GT(outcome.commands, 20);
+}
+
+TEST(FlightRecorder, a_record_without_its_state_is_another_run) {
+    Steps steps;
+    steps.run(9);
+    EventLog log = steps.recorder.log();
+    log.state = {};
+    EXPECT_FALSE(replay(log).identical);
+}
+
+TEST(FlightRecorder, the_file_reads_back_as_it_was) {
+    Steps steps;
+    steps.run(5);
+    std::string const path =
+        std::filesystem::path(SPILLWAY_BINARY_DIR) / "flight_recorder_test.events";
+    ASSERT_TRUE(steps.recorder.write(path).ok());
+    std::ifstream file(path);
+    EXPECT_EQ(read_event_log(file).value(), steps.recorder.log());
+    EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
+    Result<void> const nowhere = steps.recorder.write("/no/such/folder/file");
+    ASSERT_FALSE(nowhere.ok());
+    EXPECT_EQ(nowhere.error().where, "/no/such/folder/file");
+}
+
+}  // namespace
+}  // namespace spillway
