@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What the tests of the late accelerator share.
+#pragma once
+
+#include "late/late.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace late {
+
+/// Starts each case with everything new, and one thread for each CPU kernel.
+class LateTest : public ::testing::Test {
+  protected:
+    LateTest() {
+        install();
+        at::set_num_threads(1);
+        configure({});
+    }
+};
+
+inline c10::Device device(int index = 0) {
+    return {c10::kPrivateUse1, static_cast<c10::DeviceIndex>(index)};
+}
+
+inline at::TensorOptions on_late(int index = 0) {
+    return at::TensorOptions().device(device(index));
+}
+
+inline at::Tensor pinned(std::int64_t elems, double value) {
+    return at::full({elems}, value, at::TensorOptions().pinned_memory(true));
+}
+
+inline c10::impl::VirtualGuardImpl guard() {
+    return c10::impl::VirtualGuardImpl(c10::kPrivateUse1);
+}
+
+inline c10::Stream main_stream(int index = 0) {
+    return guard().getStream(device(index));
+}
+
+inline c10::Stream side_stream(int index = 0) {
+    return guard().getStreamFromGlobalPool(device(index));
+}
+
+/// `later` waits for what is enqueued on `earlier` now.
+inline void order(c10::Stream earlier, c10::Stream later) {
+    c10::Event event(c10::kPrivateUse1);
+    event.record(earlier);
+    event.block(later);
+}
+
+inline std::string all_reports() {
+    std::string text;
+    for (Report const& report : reports()) {
+        text += report.text() + "\n";
+    }
+    return text;
+}
+
+}  // namespace late
