@@ -14,6 +14,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
 #include <ATen/core/jit_type.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
@@ -235,6 +236,9 @@ class Call {
         for (std::size_t i = 0; i < count; ++i) {
             if (schema.returns()[i].alias_info() != nullptr) {
                 results.push_back(aliased(i, inferred));
+                if (is_single_out(results.back())) {
+                    fresh.emplace_back(i, std::vector{cpu_over(results.back().toTensor())});
+                }
                 continue;
             }
             std::vector<at::Tensor> targets;
@@ -249,8 +253,21 @@ class Call {
         if (empty_out_) {  // the tensors have grown since they were collected
             collect_again();
         }
-        launch(mapped_args(device_to_cpu), std::move(fresh));
+        Stack cpu_args = mapped_args(device_to_cpu);
+        for (std::size_t i = 0; i < cpu_args.size(); ++i) {
+            if (schema.arguments()[i].is_out() && is_single_out(args_[i])) {
+                cpu_args[i] = at::empty({0}, cpu_args[i].toTensor().options());
+            }
+        }
+        launch(std::move(cpu_args), std::move(fresh));
         give(std::move(results));
+    }
+
+    /// Some reductions first resize their result to the size of their input, which only a result
+    /// with a storage of its own can bear.
+    bool is_single_out(IValue const& value) const {
+        return op_.schema().arguments().back().is_out() && value.isTensor() &&
+               value.toTensor().defined() && value.toTensor().dim() == 0;
     }
 
     void collect_again() {

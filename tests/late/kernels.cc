@@ -11,6 +11,8 @@
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
@@ -137,14 +139,19 @@ void register_kernels() {
     library->impl("view", &at::native::view);
     library->impl("_reshape_alias", &at::native::_reshape_alias);
     library->impl("unfold", &at::native::unfold);
+    library->impl("view_as_real", &at::native::view_as_real);
+    library->impl("view_as_complex", &at::native::view_as_complex);
     library->impl("resize_", &resize);
     library->impl("set_.source_Storage", &set_storage);
     library->impl("set_.source_Storage_storage_offset", &set_storage_and_view);
     library->impl("set_", &set_nothing);
     library->impl("record_stream", &record_use);
     library->impl("native_dropout", &native_dropout);
-    // A composite kernel would win over the fallback, and its sums differ from the CPU's kernel's.
-    library->impl("native_layer_norm", torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    // Composite kernels would win over the fallback: one's sums differ from those of the CPU's
+    // kernel, the others ask for kernels of ours.
+    for (char const* const name : {"native_layer_norm", "convolution", "convolution_backward"}) {
+        library->impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    }
 }
 
 }  // namespace late

@@ -96,7 +96,11 @@ std::int64_t virtual_now() {
 }
 
 void advance_host(std::int64_t ns) {
-    Runtime::get().scheduler().advance_host(ns);
+    advance_host_to(virtual_now() + ns);
+}
+
+void advance_host_to(std::int64_t ns) {
+    Runtime::get().scheduler().advance_host_to(ns);
 }
 
 void call_on_stream(c10::Stream stream, std::function<void()> call) {

@@ -34,7 +34,8 @@ enum class Mode {
     virtual_time  ///< as lazy, in order of virtual time: durations are `Options::duration`'s
 };
 
-/// Nanoseconds that an operator takes which touches `size_bytes` bytes.
+/// Nanoseconds that an operator takes which touches `size_bytes` bytes. It calls nothing of this
+/// backend.
 using Duration = std::function<std::int64_t(std::string_view op, std::int64_t size_bytes)>;
 
 struct Options {
@@ -118,7 +119,8 @@ void set_limit(c10::DeviceIndex device, std::int64_t limit_bytes);
 /// What a block of `size_bytes` counts for.
 [[nodiscard]] std::int64_t rounded(std::int64_t size_bytes);
 
-/// Runs all that is enqueued. Orders nothing for the checker.
+/// Runs all that is enqueued; in virtual time the host waits for it. Orders nothing for the
+/// checker.
 void wait_idle();
 /// Runs one to three tasks, if there are so many. For loops that wait for a host callback.
 void poll();
@@ -136,6 +138,8 @@ class KeepRunning {
 [[nodiscard]] std::int64_t virtual_now();
 /// virtual_time: the host is busy for so long.
 void advance_host(std::int64_t ns);
+/// virtual_time: the host has waited until then, for something that the backend does not see.
+void advance_host_to(std::int64_t ns);
 
 /// Enqueues a copy. Either side is of a device, pinned, or plain host memory.
 ///

@@ -164,10 +164,13 @@ bool Runtime::query(MarkPtr const& mark) {
 }
 
 bool Runtime::query(Actor lane) {
+    std::unique_lock lock(mutex_);
+    Clock const clock = clocks_[lane];
+    lock.unlock();
     bool const passed = scheduler_.poll_lane(lane);
     if (passed) {
-        std::lock_guard const lock(mutex_);
-        clocks_[kHost].join(clocks_[lane]);
+        lock.lock();
+        clocks_[kHost].join(clock);
     }
     return passed;
 }

@@ -208,8 +208,9 @@ void Scheduler::poll_cost(bool in_vain) {
 
 void Scheduler::poll() {
     std::unique_lock lock(mutex_);
+    std::int64_t const before = executed_;
     poll_some(lock);
-    poll_cost(true);
+    poll_cost(executed_ == before);
 }
 
 bool Scheduler::poll(MarkPtr const& mark) {
@@ -285,9 +286,9 @@ std::int64_t Scheduler::virtual_now() const {
     return is_executor ? callback_ns : host_ns_;
 }
 
-void Scheduler::advance_host(std::int64_t ns) {
+void Scheduler::advance_host_to(std::int64_t ns) {
     std::lock_guard const lock(mutex_);
-    host_ns_ += ns;
+    host_ns_ = std::max(host_ns_, ns);
 }
 
 bool Scheduler::on_executor() {

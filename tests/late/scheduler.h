@@ -71,7 +71,7 @@ class Scheduler {
     [[nodiscard]] std::uint64_t order_hash() const;
     [[nodiscard]] std::int64_t executed() const;
     [[nodiscard]] std::int64_t virtual_now() const;
-    void advance_host(std::int64_t ns);
+    void advance_host_to(std::int64_t ns);
     [[nodiscard]] static bool on_executor();
 
   private:
