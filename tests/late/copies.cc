@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Copies between tensors, and between bytes.
+// Copies between tensors, and work on raw bytes.
 
 #include "late/tensors.h"
 
@@ -119,27 +119,39 @@ std::optional<Use> use_of_bytes(void const* bytes, std::size_t size_bytes, bool 
 
 }  // namespace
 
-void copy_async(void* to, void const* from, std::size_t size_bytes, c10::Stream stream) {
-    Runtime& runtime = Runtime::get();
+void launch(
+    c10::Stream stream,
+    std::string name,
+    std::vector<Touched> const& touched,
+    std::function<void()> kernel
+) {
     std::vector<Use> uses;
-    bool of_device[2] = {};
-    bool plain = false;
-    for (bool const write : {false, true}) {
-        void const* const side = write ? to : from;
-        std::optional<int> const device = runtime.device_of(side);
-        of_device[write] = device.value_or(kPinned) != kPinned;
-        plain = plain || !device;
-        if (auto const use = use_of_bytes(side, size_bytes, write)) {
+    for (Touched const& each : touched) {
+        if (auto const use = use_of_bytes(each.bytes, each.size_bytes, each.writes)) {
             uses.push_back(*use);
         }
     }
-    Actor const lane = actor_of(stream);
-    runtime.launch(lane, copy_name(of_device[0], of_device[1]), std::move(uses), [=] {
-        std::memcpy(to, from, size_bytes);
-    });
-    if (plain) {
-        runtime.synchronize(lane);
+    Runtime::get().launch(actor_of(stream), std::move(name), std::move(uses), std::move(kernel));
+}
+
+void copy_async(void* to, void const* from, std::size_t size_bytes, c10::Stream stream) {
+    std::optional<int> const source = Runtime::get().device_of(from);
+    std::optional<int> const target = Runtime::get().device_of(to);
+    launch(
+        stream,
+        copy_name(source.value_or(kPinned) != kPinned, target.value_or(kPinned) != kPinned),
+        {{from, size_bytes, false}, {to, size_bytes, true}},
+        [=] { std::memcpy(to, from, size_bytes); }
+    );
+    if (!source || !target) {
+        Runtime::get().synchronize(actor_of(stream));
     }
+}
+
+void poison_async(void* bytes, std::size_t size_bytes, c10::Stream stream) {
+    launch(stream, "poison", {{bytes, size_bytes, true}}, [=] {
+        Memory::clear(static_cast<std::byte*>(bytes), size_bytes);
+    });
 }
 
 void host_reads(void const* bytes, std::size_t size_bytes, std::string_view name) {

@@ -127,7 +127,7 @@ class Call {
         bool const random = op_.hasTag(at::Tag::nondeterministic_seeded);
         if (random && only_writes_) {
             draw();
-        } else if (random || op_.hasTag(at::Tag::dynamic_output_shape) || op_.hasTag(at::Tag::data_dependent_output) || returns_numbers()) {
+        } else if (random || depends_on_data()) {
             run_now();
         } else {
             run_late();
@@ -180,11 +180,15 @@ class Call {
         }
     }
 
-    bool returns_numbers() const {
+    bool depends_on_data() const {
+        if (op_.hasTag(at::Tag::dynamic_output_shape) ||
+            op_.hasTag(at::Tag::data_dependent_output)) {
+            return true;
+        }
         for (c10::Argument const& result : op_.schema().returns()) {
             auto const kind = result.type()->kind();
             if (kind != c10::TypeKind::TensorType && kind != c10::TypeKind::ListType) {
-                return true;
+                return true;  // a number of the host
             }
         }
         return false;

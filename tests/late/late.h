@@ -150,6 +150,25 @@ void copy_async(void* to, void const* from, std::size_t size_bytes, c10::Stream 
 /// Enqueues a call on the executor's thread. It must not wait for the device.
 void call_on_stream(c10::Stream stream, std::function<void()> call);
 
+/// Bytes that a task touches.
+struct Touched {
+    void const* bytes = nullptr;
+    std::size_t size_bytes = 0;
+    bool writes = false;
+};
+
+/// Enqueues a kernel of one's own, with all that it touches of devices and pinned memory.
+void launch(
+    c10::Stream stream,
+    std::string name,
+    std::vector<Touched> const& touched,
+    std::function<void()> kernel
+);
+
+/// Enqueues what the end of a block's life does to its bytes, for arenas that cut blocks of theirs
+/// from one of ours.
+void poison_async(void* bytes, std::size_t size_bytes, c10::Stream stream);
+
 /// A block of the stream's device, as a tensor made on that stream would have; it is freed on it.
 ///
 /// Fails   c10::OutOfMemoryError at the limit

@@ -6,6 +6,8 @@
 #include "late/test_support.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
 #include <string>
@@ -233,15 +235,16 @@ class Random : public LateTest {};
 
 TEST_F(Random, numbers_are_those_of_the_cpu_for_the_same_seed) {
     auto const draw = [](at::TensorOptions const& options) {
+        at::Generator const& own = at::globalContext().defaultGenerator(options.device());
         return Tensors{
             at::randn({5, 7}, options),
             at::rand({9}, options),
             at::randint(100, {8}, options),
             at::randperm(12, options.dtype(at::kLong)),
-            at::empty({20}, options).bernoulli_(0.3),
-            at::full({20}, 0.5, options).bernoulli(),
+            at::empty({20}, options).bernoulli_(0.3, own),
+            at::full({20}, 0.5, options).bernoulli(own),
             at::multinomial(at::ones({10}, options), 4),
-            at::empty({6}, options).exponential_()};
+            at::empty({6}, options).exponential_(1, own)};
     };
     at::manual_seed(5);
     Tensors const expected = draw(at::TensorOptions());
@@ -262,6 +265,37 @@ TEST_F(Random, a_generator_of_the_device_keeps_its_state) {
     at::Tensor const once = at::randn({4}, generator, on_late());
     generator.set_state(state);
     EXPECT_TRUE(at::equal(at::randn({4}, generator, on_late()).cpu(), once.cpu()));
+}
+
+class Kinds : public LateTest {};
+
+TEST_F(Kinds, attention_of_any_name_is_the_cpus_math) {
+    at::Tensor const q = at::rand({2, 3, 6, 8});
+    at::Tensor const on_cpu =
+        std::get<0>(at::_scaled_dot_product_attention_math(q, q, q, {}, 0.0, true));
+    at::Tensor const there = q.to(device());
+    at::Tensor const actual = at::scaled_dot_product_attention(there, there, there, {}, 0.0, true);
+    EXPECT_TRUE(at::equal(actual.cpu(), on_cpu));
+}
+
+TEST_F(Kinds, operators_run_under_autocast) {
+    at::autocast::set_autocast_enabled(c10::kPrivateUse1, true);
+    at::Tensor const a = at::ones({2, 2}, on_late());
+    at::Tensor const product = at::mm(a, a);
+    at::autocast::set_autocast_enabled(c10::kPrivateUse1, false);
+    EXPECT_TRUE(at::equal(product.cpu(), at::full({2, 2}, 2.0)));
+}
+
+TEST_F(Kinds, second_derivatives_are_those_of_the_cpu) {
+    auto const second = [](at::Device place) {
+        at::Tensor const x = at::linspace(0, 1, 9).to(place).requires_grad_();
+        at::Tensor const y = (x.sin() * x.exp()).sum();
+        auto const once = torch::autograd::grad({y}, {x}, {}, true, true)[0];
+        return torch::autograd::grad({once.pow(2).sum()}, {x})[0].cpu();
+    };
+    // The device's thread numbers its nodes by itself, so gradients may be summed in another order.
+    EXPECT_TRUE(at::allclose(second(device()), second(at::kCPU), 1e-6, 1e-6));
+    EXPECT_EQ(all_reports(), "");
 }
 
 class Refused : public LateTest {};

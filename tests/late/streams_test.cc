@@ -5,9 +5,12 @@
 
 #include "late/test_support.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <future>
 #include <memory>
+#include <thread>
 #include <vector>
 
 namespace late {
@@ -52,6 +55,49 @@ TEST_F(Streams, raw_copies_go_out_and_across_and_come_back) {
         host_reads(to.get(), kBytes, "check");
         EXPECT_TRUE(are(to, 5));
         EXPECT_EQ(all_reports(), "");
+    }
+}
+
+TEST_F(Streams, kernels_of_ones_own_are_checked_as_all_others) {
+    c10::Stream const main = main_stream();
+    c10::Stream const side = side_stream();
+    Bytes const block = bytes_on(main);
+    auto* const low = static_cast<char*>(block.get());
+    launch(main, "encode", {{low, 128, true}}, [low] { std::memset(low, 7, 128); });
+    poison_async(low + 128, 128, main);
+    order(main, side);
+    launch(side, "check", {{low, 128}}, [low] { EXPECT_EQ(low[127], 7); });
+    EXPECT_EQ(all_reports(), "");
+    launch(main, "decode", {{low + 100, 56, true}}, [] {});
+    ASSERT_EQ(reports().size(), 1U);
+    EXPECT_EQ(reports()[0].first, (Party{"check", "late:0 stream 1", false}));
+    EXPECT_EQ(reports()[0].second, (Party{"decode", "late:0 stream 0", true}));
+    EXPECT_EQ(reports()[0].end - reports()[0].begin, 28U);
+    wait_idle();
+    EXPECT_EQ(low[128], '\xFF');
+}
+
+TEST_F(Streams, host_threads_work_beside_each_other) {
+    for (Mode const mode : {Mode::lazy, Mode::eager}) {
+        configure({.mode = mode});
+        std::vector<std::thread> threads;
+        std::array<float, 4> sums{};
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+            threads.emplace_back([&sums, i] {
+                c10::StreamGuard const guard(side_stream(static_cast<int>(i % 2)));
+                at::Tensor sum = at::zeros({16}, on_late(static_cast<int>(i % 2)));
+                for (int round = 0; round < 50; ++round) {
+                    sum = sum + at::ones({16}, sum.options()) * static_cast<double>(i);
+                }
+                sums[i] = sum.sum().item<float>();
+            });
+        }
+        for (std::thread& thread : threads) {
+            thread.join();
+        }
+        EXPECT_EQ(sums, (std::array<float, 4>{0, 800, 1600, 2400}));
+        EXPECT_EQ(all_reports(), "");
+        EXPECT_TRUE(damage().empty());
     }
 }
 
