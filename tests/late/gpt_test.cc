@@ -8,6 +8,7 @@
 #include "late/test_support.h"
 
 #include <set>
+#include <string>
 #include <thread>
 
 namespace late {
@@ -99,6 +100,7 @@ TEST_F(GptOnLate, same_seed_gives_the_same_order_of_tasks_and_another_seed_anoth
         std::uint64_t const once = order_of(seed);
         EXPECT_EQ(order_of(seed), once) << "seed " << seed;
         orders.insert(once);
+        RecordProperty("order_of_seed_" + std::to_string(seed), std::to_string(once));
     }
     EXPECT_EQ(orders.size(), 5U);
 }

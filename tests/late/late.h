@@ -13,7 +13,8 @@
 //
 // Note [What it takes as ordered]
 // All host threads are one host: a missing lock between them is not seen. What a host callback has
-// waited for, the host knows from when the callback runs. A free is judged where it is called.
+// waited for, the host knows from when the callback runs. A free is judged where it is called. A
+// tensor with strides is all bytes from its first to its last.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -171,6 +172,7 @@ void poison_async(void* bytes, std::size_t size_bytes, c10::Stream stream);
 
 /// A block of the stream's device, as a tensor made on that stream would have; it is freed on it.
 ///
+/// Order   the block is the stream's: another one waits for it before it touches the block
 /// Fails   c10::OutOfMemoryError at the limit
 [[nodiscard]] void* allocate_bytes(std::size_t size_bytes, c10::Stream stream);
 [[nodiscard]] void* allocate_pinned(std::size_t size_bytes);
