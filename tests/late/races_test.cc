@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <iostream>
 #include <string>
 #include <vector>
 
@@ -225,7 +224,6 @@ TEST_P(Races, without_its_order_is_reported_under_every_seed_and_wrong_under_som
     }
     EXPECT_GT(wrong, 0);
     RecordProperty("wrong", wrong);
-    std::cout << GetParam().name << ": wrong under " << wrong << " of " << kSeeds << " seeds\n";
 }
 
 TEST_P(Races, with_its_order_is_right_and_unreported) {
