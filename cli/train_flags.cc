@@ -224,7 +224,11 @@ void add_output(CLI::App& app, TrainOptions& options) {
         "only at the end"
     );
     group.word(
-        "--resume", options.resume, "checkpoint to go on from, to the last bit", "DIR", "none"
+        "--resume",
+        options.resume,
+        "checkpoint to go on from, to the last bit; wants the model's flags again",
+        "DIR",
+        "none"
     );
     group.word("--json", options.json, "file for losses, times, peaks, bytes", "FILE", "none");
     group.yes(

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks what README.md says to type: `make` targets exist, `build/bin/spillway` commands run.
 
-In blocks fenced as sh, a line that starts with build/bin/spillway is run from the root of the tree
-and must exit 0; `# not run` at its end leaves it out, and a backslash continues it. Links to files
+In blocks fenced as sh, a line that starts with build/ or g++ is run from the root of the tree and
+must exit 0; `# not run` at its end leaves it out, and a backslash continues it. Links to files
 of the tree must lead somewhere, in every page of docs/ as well. What README mentions is checked by
 tests/end_to_end/readme_test.py, which runs here, too.
 """
@@ -26,7 +26,7 @@ SECONDS_A_COMMAND = 300
 def commands(text: str) -> list[str]:
     joined = "\n".join(_BLOCK.findall(text)).replace("\\\n", " ")
     lines = (line.strip().removeprefix("$ ") for line in joined.splitlines())
-    return [line for line in lines if line.startswith(("make", "build/bin/spillway"))]
+    return [line for line in lines if line.startswith(("make", "build/", "g++"))]
 
 
 def targets(makefile: str) -> set[str]:

@@ -3,6 +3,7 @@
 
 // The front door for C++ programs on libtorch: train under a budget of device bytes.
 //
+//     using namespace spillway::literals;  // spillway/units.h
 //     auto session = spillway::Session::open({.device_budget_bytes = 700_MiB, .nvme = "/scratch"});
 //     session->own(model->parameters());
 //     {

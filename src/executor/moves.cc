@@ -21,6 +21,8 @@ constexpr std::int64_t kStoreAheadShare = 8;
 /// Read-ahead leaves this share of the limit beside the demand reserve, for what no step showed.
 constexpr std::int64_t kReadAheadShare = 64;
 
+constexpr std::int64_t kPageBytes = 4096;
+
 constexpr Lane store_lane(Pool pool) {
     return pool == Pool::host ? Lane::copy_out : Lane::nvme_write;
 }
@@ -226,7 +228,9 @@ std::int64_t Executor::Impl::store_and_drop(std::int64_t missing_bytes, bool las
 
 /// Nothing eligible is left: the reply is one `raise`, and what was started for room stays done.
 void Executor::Impl::refuse(Short const& event, std::int64_t freed_bytes) {
-    std::int64_t const needed = event.usage.used_bytes - freed_bytes + event.size_bytes;
+    // Whole pages: a limit is rounded down to them, and what is told here may become one.
+    std::int64_t const needed =
+        round_up(event.usage.used_bytes - freed_bytes + event.size_bytes, kPageBytes);
     std::string reason;
     if (options_.chooser == ChooserKind::keep_all) {
         reason = "policy keep_all moves nothing";

@@ -151,6 +151,11 @@ TEST(FirstLight, options_that_cannot_be_are_named) {
         "nvme_budget_bytes"
     );
     EXPECT_EQ(refused({.device_budget_bytes = 1_MiB, .policy = "none"}), "policy");
+    EXPECT_EQ(refused({.device_budget_bytes = 1_MiB, .policy = "planned"}), "policy");
+    EXPECT_EQ(refused({.device_budget_bytes = -1}), "device_budget_bytes");
+    EXPECT_EQ(
+        refused({.device_budget_bytes = 1_MiB, .host_budget_bytes = -1}), "host_budget_bytes"
+    );
     EXPECT_EQ(
         refused({.device_budget_bytes = 1_MiB, .record_events = "/no/such/folder/log"}),
         "record_events"

@@ -81,6 +81,17 @@ std::unordered_map<std::uint64_t, std::size_t> rank_of_nodes() {
 }  // namespace
 
 std::shared_ptr<TorchSession> TorchSession::open(SessionOptions const& options) {
+    for (auto const& [name, bytes] :
+         {std::pair{"device_budget_bytes", options.device_budget_bytes},
+          std::pair{"host_budget_bytes", options.host_budget_bytes},
+          std::pair{"nvme_budget_bytes", options.nvme_budget_bytes}}) {
+        if (bytes < 0) {
+            throw BadOption(name, std::string(name) + " is negative: " + std::to_string(bytes));
+        }
+    }
+    if (options.policy == name_of(ChooserKind::planned)) {
+        throw BadOption("policy", "'planned' is no policy; known are online and keep_all");
+    }
     return open_on(options, open_host(options.host_budget_bytes), open_nvme(options));
 }
 

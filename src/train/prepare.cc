@@ -3,6 +3,7 @@
 
 #include "train/prepare.h"
 
+#include "spillway/units.h"
 #include "train/bad_value.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_folder.h"
@@ -127,6 +128,23 @@ void check_same_model(TrainOptions const& options, ModelShape const& shape, Save
     }
 }
 
+/// What no policy moves is known before the first step: parameters, gradients, optimizer state.
+void check_state_fits(TrainOptions const& options, ModelShape const& shape) {
+    constexpr std::int64_t kBytesAParameter = 16;  // itself, its gradient, AdamW's two moments
+    std::int64_t const state_bytes = parameter_count(shape) * kBytesAParameter;
+    if (options.device_budget_bytes == 0 || state_bytes <= options.device_budget_bytes) {
+        return;
+    }
+    refuse(
+        "--device-budget",
+        options.device_budget_typed,
+        "step 1, update: parameters, gradients and optimizer state alone take " +
+            format_size(state_bytes) + ", " + std::to_string(state_bytes) + " bytes, of " +
+            std::to_string(options.device_budget_bytes) +
+            " allowed; a larger --device-budget or a smaller model would make it fit"
+    );
+}
+
 }  // namespace
 
 Prepared::Prepared() = default;
@@ -144,6 +162,7 @@ Prepared prepare(TrainOptions const& options) {
         check_same_model(options, prepared.shape, *prepared.resumed);
     }
     prepared.corpus = read_corpus(options.data, prepared.shape.sequence + 1);
+    check_state_fits(options, prepared.shape);
     return prepared;
 }
 

@@ -119,6 +119,12 @@ class Run {
             prepared_.resumed.reset();
         }
         results_.first_step = step_;
+        if (step_ >= options_.steps) {
+            progress_.say(
+                "nothing to do: " + options_.resume + " is at step " + std::to_string(step_) +
+                " of --steps " + std::to_string(options_.steps)
+            );
+        }
     }
 
     void note_changes() {
@@ -129,7 +135,8 @@ class Run {
         if (changed.empty()) {
             return;
         }
-        std::string line = "resumed with other settings, so with other losses";
+        std::string line =
+            "resumed with other settings, so losses may differ from those of one long run";
         for (std::string const& change : changed) {
             line += "; " + change;
         }
@@ -195,12 +202,12 @@ class Run {
             return placed(what);
         }
         return "--device-budget " + options_.device_budget_typed + ": " + placed(what) + "; " +
-               what_would_fit();
+               what_would_fit(what);
     }
 
     // Which flag to change, the cheapest first. Only saved tensors can leave the device: outside of
     // forward and backward it is the model and its optimizer that do not fit.
-    std::string what_would_fit() const {
+    std::string what_would_fit(std::string const& what) const {
         Phase const phase = trainer_ ? trainer_->phase() : Phase::setup;
         if (phase == Phase::setup || phase == Phase::update) {
             return "a larger --device-budget or a smaller model would make it fit";
@@ -213,9 +220,11 @@ class Run {
             return "--nvme FOLDER would make room";
         }
         std::string flags = "a larger --device-budget";
-        flags += options_.host_budget_bytes > 0 ? ", a larger --host-budget" : "";
-        flags += options_.nvme.empty() ? ", --nvme FOLDER" : ", a larger --nvme-budget";
-        return flags + " or a smaller --batch would make it fit, whichever is short";
+        if (what.find("full") != std::string::npos) {
+            flags += options_.host_budget_bytes > 0 ? ", a larger --host-budget" : "";
+            flags += options_.nvme.empty() ? ", --nvme FOLDER" : ", a larger --nvme-budget";
+        }
+        return flags + " or a smaller --batch would make it fit";
     }
 
     int fail(int code, std::string const& error) {

@@ -124,7 +124,8 @@ class Budgets(InFolder):
                             ["--record-events log: needs --device-budget"])
 
     def test_advice_names_what_would_help_and_what_there_is(self):
-        said = self.assert_refused(["train", *TINY, "--device-budget", "4KiB", "--policy", "keep_all"], ["setup"])
+        said = self.assert_refused(["train", *TINY, "--device-budget", "4KiB", "--policy", "keep_all"],
+                                   ["step 1, update: ", " of 4096 allowed"])
         self.assertIn("a larger --device-budget or a smaller model would make it fit", said)
         said = self.assert_refused(["train", *SMALL, "--device-budget", "20MiB", "--host-budget", "1MiB"],
                                    ["the host budget is full", "a larger --host-budget, --nvme FOLDER"])
