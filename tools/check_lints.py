@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import sources
 
-_TESTS = r"tests/|bench/|.*_test\.cc$"
+_TESTS = r"tests/|bench/|examples/|.*_test\.cc$"
 
 
 class Ban(NamedTuple):
