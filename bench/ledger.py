@@ -4,9 +4,10 @@
 """bench-ledger: do the runtime's own books agree with the allocator and with the kernel?
 
 One training run under the cap. Two comparisons, value = the larger:
-  ledger / allocator - 1      the most device bytes that the executor granted by its own books (what
-                              it frees, lets return and lets be allocated, event by event), against
-                              the peak that the allocator counted
+  ledger / allocator - 1      the most device bytes that the executor granted, against the peak that the
+                              allocator counted. At each event it is told what is in use, and changes
+                              that by what it frees, lets return and lets be allocated: so this finds
+                              grants that do not add up, not a miscount of what was told
   (allocator peak + host and staging bytes) / VmHWM growth - 1
                               growth: the process's peak less what was resident after libtorch was
                               loaded and warmed, before the model's first tensor. Differences up to

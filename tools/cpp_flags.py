@@ -17,7 +17,11 @@ def main() -> int:
         print("cpp_flags.py: build/lib is not there; `make build` makes it", file=sys.stderr)
         return 2
     found = subprocess.run([python.read_text().strip(), "-I", str(ROOT / "tools" / "find_torch.py")],
-                           capture_output=True, text=True, check=True).stdout.strip()
+                           capture_output=True, text=True, check=False).stdout.strip()
+    if not found:
+        print("cpp_flags.py: the torch that build/lib was built against is gone; `make build` finds one",
+              file=sys.stderr)
+        return 2
     torch = pathlib.Path(found.split(";")[1])
     print(f"-I{ROOT}/include -I{ROOT}/src -isystem {torch}/include -isystem {torch}/include/torch/csrc/api/include "
           f"-L{library} -lspillway -L{torch}/lib -ltorch -ltorch_cpu -lc10 -lfmt "

@@ -26,11 +26,13 @@ namespace spillway {
 [[nodiscard]] std::string to_text(Event const& event);
 [[nodiscard]] std::string to_text(Command const& command);
 
-/// Fail    Errc::bad_format naming the field
+/// A log's first line.
 struct LogHeader {
     ExecutorOptions options;
     ExecutorState state;  ///< where the recording begins
 };
+
+/// Fails   Errc::bad_format naming the field
 [[nodiscard]] Result<LogHeader> parse_log_header(std::string_view line);
 [[nodiscard]] Result<Event> parse_event(std::string_view line);
 [[nodiscard]] Result<Command> parse_command(std::string_view line);

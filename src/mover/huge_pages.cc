@@ -8,8 +8,6 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
-
 namespace spillway {
 
 namespace {

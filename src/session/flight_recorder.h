@@ -21,7 +21,7 @@ class FlightRecorder {
     /// Keeps this step, and so many whole ones before it.
     static constexpr std::size_t kStepsBefore = 2;
     /// Events and commands; a recording that grows longer ends there, and says so.
-    static constexpr std::size_t kMostEntries = 4'000'000;
+    static constexpr std::size_t kMostEntries = 500'000;
 
     explicit FlightRecorder(ExecutorOptions const& options) : options_(options) {
         segments_.emplace_back();

@@ -21,8 +21,8 @@ struct Report {
     std::int64_t device_peak_bytes = 0;
     std::array<std::int64_t, kPhases> device_peak_by_phase{};
     std::int64_t device_resident_peak_bytes = 0;  ///< pages the arena held at most
-    std::int64_t ledger_peak_bytes =
-        0;  ///< most that the executor granted; 0 while it decided nothing
+    /// The most that an answer of the executor granted; below the peak where the limit was far.
+    std::int64_t ledger_peak_bytes = 0;
 
     std::int64_t saved_tensors = 0;         ///< pack calls
     std::int64_t saved_values = 0;          ///< different storages among them, eligible
