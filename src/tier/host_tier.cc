@@ -7,7 +7,6 @@
 #include "tier/checksum.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <utility>
 
@@ -20,32 +19,21 @@ constexpr std::int64_t kPageBytes = 4096;
 }  // namespace
 
 Result<std::unique_ptr<Tier>> HostTier::open(std::int64_t capacity_bytes) {
-    if (capacity_bytes < kPageBytes) {
-        return Error{
-            Errc::bad_argument,
-            fmt::format("a capacity of {} is less than a page", format_size(capacity_bytes)),
-            "host tier"};
+    Result<HostMemory> arena = map_host_memory(capacity_bytes);
+    if (!arena.ok()) {
+        return Error{arena.error().code, arena.error().what, "host tier"};
     }
-    std::int64_t const size_bytes = capacity_bytes / kPageBytes * kPageBytes;
-    void* const arena = ::mmap(
-        nullptr,
-        static_cast<std::size_t>(size_bytes),
-        PROT_READ | PROT_WRITE,
-        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-        -1,
-        0
-    );
-    if (arena == MAP_FAILED) {
-        return Error{
-            Errc::out_of_memory,
-            fmt::format("the system refuses {} of memory", format_size(size_bytes)),
-            "host tier"};
-    }
-    return std::unique_ptr<Tier>(new HostTier(static_cast<std::byte*>(arena), size_bytes));
+    return open(std::move(arena).value());
 }
 
-HostTier::HostTier(std::byte* arena, std::int64_t capacity_bytes)
-    : arena_(arena), pool_(capacity_bytes, kPageBytes), worker_([this] { run_copies(); }) {}
+std::unique_ptr<Tier> HostTier::open(HostMemory arena) {
+    return std::unique_ptr<Tier>(new HostTier(std::move(arena)));
+}
+
+HostTier::HostTier(HostMemory arena)
+    : arena_(std::move(arena)),
+      pool_(std::ssize(arena_.bytes()), kPageBytes),
+      worker_([this] { run_copies(); }) {}
 
 HostTier::~HostTier() {
     {
@@ -57,7 +45,6 @@ HostTier::~HostTier() {
     SPILLWAY_ASSERT(
         pool_.free_bytes() == pool_.capacity_bytes(), "a Reservation outlives its tier"
     );
-    ::munmap(arena_, static_cast<std::size_t>(pool_.capacity_bytes()));
 }
 
 Result<std::int64_t> HostTier::take_slot(std::int64_t size_bytes) {
@@ -127,7 +114,7 @@ void HostTier::run_copies() {
 }
 
 void HostTier::run_copy(Copy const& copy) {
-    std::byte* const bytes = arena_ + copy.slot->place;
+    std::byte* const bytes = arena_.bytes().data() + copy.slot->place;
     Result<void> result;
     if (copy.way == Direction::store) {
         copy_and_sum(copy.from, bytes, copy.slot->checksums);
@@ -140,6 +127,20 @@ void HostTier::run_copy(Copy const& copy) {
     copy.done(std::move(result));
 }
 
+std::span<std::byte> HostTier::memory(Reservation const& room) {
+    SlotTable::Place const place = slots_.place_of(room.slot());
+    return arena_.bytes().subspan(
+        static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.size_bytes)
+    );
+}
+
+TierCounters HostTier::counters() const {
+    TierCounters now = slots_.counters();
+    now.requested_bytes = arena_.requested_bytes();
+    now.locked_bytes = arena_.locked_bytes();
+    return now;
+}
+
 Result<void> HostTier::damage(
     Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
 ) {
@@ -147,7 +148,7 @@ Result<void> HostTier::damage(
     if (!slot.ok()) {
         return slot.error();
     }
-    std::byte* const bytes = arena_ + (*slot)->place;
+    std::byte* const bytes = arena_.bytes().data() + (*slot)->place;
     for (std::int64_t i = first; i < first + count; ++i) {
         bytes[i] ^= mask;
     }

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The host tier where no accelerator needs pinned memory: one page-aligned arena of exact size.
+// The host tier: blocks in one page-aligned piece of host memory of exact size, locked or not.
 // Copies run on a thread of the tier's own, so that it behaves as asynchronously as others do.
 #pragma once
 
 #include "tier/extent_pool.h"
+#include "tier/host_memory.h"
 #include "tier/slot_table.h"
 #include "tier/tier.h"
 
@@ -19,11 +20,15 @@
 
 namespace spillway {
 
-/// Blocks in one mapped arena; pages become resident when they are first written.
+/// Blocks in one piece of host memory, which must begin at a page.
 class HostTier final : public Tier {
   public:
+    /// On memory of its own, not locked: pages become resident when they are first written.
+    ///
     /// Fails   Errc::bad_argument (no capacity), Errc::out_of_memory
     [[nodiscard]] static Result<std::unique_ptr<Tier>> open(std::int64_t capacity_bytes);
+    /// On `arena`, at least a page.
+    [[nodiscard]] static std::unique_ptr<Tier> open(HostMemory arena);
     ~HostTier() override;
 
     [[nodiscard]] std::string name() const override { return "host"; }
@@ -36,7 +41,8 @@ class HostTier final : public Tier {
     [[nodiscard]] Result<void> damage(
         Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
     ) override;
-    [[nodiscard]] TierCounters counters() const override { return slots_.counters(); }
+    [[nodiscard]] std::span<std::byte> memory(Reservation const& room) override;
+    [[nodiscard]] TierCounters counters() const override;
 
   private:
     struct Copy {
@@ -48,14 +54,14 @@ class HostTier final : public Tier {
         TierDone done;
     };
 
-    HostTier(std::byte* arena, std::int64_t capacity_bytes);
+    explicit HostTier(HostMemory arena);
     [[nodiscard]] Result<std::int64_t> take_slot(std::int64_t size_bytes) override;
     void give_slot_back(std::int64_t slot) noexcept override;
     void enqueue(Copy copy);
     void run_copies();
     void run_copy(Copy const& copy);
 
-    std::byte* const arena_;
+    HostMemory const arena_;
     SlotTable slots_;
 
     mutable std::mutex pool_guard_;

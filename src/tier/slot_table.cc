@@ -108,6 +108,14 @@ TierCounters SlotTable::counters() const {
     return now;
 }
 
+SlotTable::Place SlotTable::place_of(std::int64_t number) const {
+    std::lock_guard const lock(guard_);
+    SPILLWAY_ASSERT(number >= 0 && number < std::ssize(slots_), "no such slot");
+    TierSlot const& slot = slots_[static_cast<std::size_t>(number)];
+    SPILLWAY_ASSERT(slot.taken, "only a reserved slot has a place");
+    return {slot.place, slot.size_bytes};
+}
+
 Result<TierSlot const*> SlotTable::at_rest(std::int64_t number) const {
     std::lock_guard const lock(guard_);
     TierSlot const& slot = slots_[static_cast<std::size_t>(number)];

@@ -58,8 +58,11 @@ class SlotTable {
     /// Ends what `begin` started. Called before the `done` of the caller.
     void end(std::int64_t slot, Direction way, bool ok) noexcept;
 
-    /// Everything but `staging_bytes`.
+    /// Everything but `staging_bytes`, `requested_bytes` and `locked_bytes`.
     [[nodiscard]] TierCounters counters() const;
+
+    /// Where a reserved slot lies, and what was asked for.
+    [[nodiscard]] Place place_of(std::int64_t slot) const;
 
     /// The slot, when a block is stored there and nothing is under way. For fault tests.
     [[nodiscard]] Result<TierSlot const*> at_rest(std::int64_t slot) const;

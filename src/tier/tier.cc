@@ -37,6 +37,10 @@ Result<void> Tier::register_memory(std::span<std::byte>) {
 
 void Tier::forget_memory(std::span<std::byte>) noexcept {}
 
+std::span<std::byte> Tier::memory(Reservation const&) {
+    return {};
+}
+
 Result<void> Tier::damage(Reservation const&, std::int64_t, std::int64_t, std::byte) {
     return Error{Errc::unsupported, "this tier cannot be damaged", name()};
 }

@@ -64,7 +64,9 @@ struct TierCounters {
     std::int64_t load_ns = 0;       ///< time with at least one load in flight
     std::int64_t used_bytes = 0;    ///< reserved now, rounded as the tier rounds
     std::int64_t peak_used_bytes = 0;
-    std::int64_t staging_bytes = 0;  ///< memory of the tier's own for bytes under way
+    std::int64_t staging_bytes = 0;    ///< memory of the tier's own for bytes under way
+    std::int64_t requested_bytes = 0;  ///< host memory that was asked for; 0: the tier is elsewhere
+    std::int64_t locked_bytes = 0;     ///< host memory that is locked (pinned); 0: pageable
 
     bool operator==(TierCounters const&) const = default;
 };
@@ -115,6 +117,13 @@ class Tier {
 
     /// Undoes `register_memory` of the same span; nothing may be in flight there.
     virtual void forget_memory(std::span<std::byte> memory) noexcept;
+
+    /// The memory that holds the block, for tiers whose bytes the host (and a device's copy engine)
+    /// can reach in place; empty for others. A block that is written there is not stored: it has no
+    /// checksum, and `load` does not know it.
+    ///
+    /// Order   valid as long as `room`
+    [[nodiscard]] virtual std::span<std::byte> memory(Reservation const& room);
 
     /// For fault tests: xors bytes [first, first + count) of a stored block with `mask` where they
     /// lie, behind the checksum, as a bad disk would. Ends before it returns.
