@@ -73,6 +73,7 @@ class Executor::Impl {
     void start_load(ValueId id, Value& value, bool optional);
     void read_ahead();
     void drop(ValueId id);
+    void give_up_target(ValueId id, Value const& value);
     [[nodiscard]] std::int64_t make_room(std::int64_t missing_bytes);
     [[nodiscard]] std::int64_t drop_from(std::int64_t missing_bytes);
     [[nodiscard]] std::int64_t wait_for_orphans(std::int64_t missing_bytes);

@@ -4,6 +4,7 @@
 #include "executor/executor.h"
 
 #include "base/assert.h"
+#include "base/rules.h"
 #include "executor/decisions.h"
 
 #include <algorithm>
@@ -177,7 +178,9 @@ void Executor::Impl::take(Need const& event) {
         start_load(event.value, *value, false);
     }
     if (value->device == OnDevice::returning) {
-        say_wait(value->load_fence);
+        if (keeps(Rule::need_waits_for_the_load)) {
+            say_wait(value->load_fence);
+        }
         say(CommandKind::bind, Lane::compute, event.value).after = {value->load_fence};
     }
     values_.alter(event.value, *value, [&](Value& v) {
@@ -222,8 +225,8 @@ void Executor::Impl::take(Dropped const& event) {
     if (value == nullptr) {
         return;
     }
-    bool const storing = value->away == Away::storing;
-    bool const loading = !value->load_ended;
+    bool const storing = value->away == Away::storing && keeps(Rule::room_outlives_the_store);
+    bool const loading = !value->load_ended && keeps(Rule::room_outlives_the_load);
     if (storing || loading) {
         values_.alter(event.value, *value, [](Value& v) { v.orphan = true; });
         return;

@@ -3,6 +3,7 @@
 
 // The executor's moves: what leaves, what comes back, how room is made.
 
+#include "base/rules.h"
 #include "base/units.h"
 #include "executor/decisions.h"
 
@@ -152,17 +153,26 @@ void Executor::Impl::read_ahead() {
     }
 }
 
-/// Lets go of the device bytes of a value that has a copy: [wait, drop], or for a value on its way
-/// back [wait, release].
+/// Gives the target of a load up: [wait, release].
+void Executor::Impl::give_up_target(ValueId id, Value const& value) {
+    if (keeps(Rule::release_waits_for_the_load)) {
+        say_wait(value.load_fence);
+    }
+    Command& release = say(CommandKind::release, Lane::compute, id);
+    release.pool = Pool::device;
+    release.size_bytes = value.size_bytes;
+}
+
+/// Lets go of the device bytes of a value that has a copy: [wait, drop], or those of a value on its
+/// way back.
 void Executor::Impl::drop(ValueId id) {
     Value* const value = values_.find(id);
     if (value->device == OnDevice::returning) {
-        say_wait(value->load_fence);
-        Command& release = say(CommandKind::release, Lane::compute, id);
-        release.pool = Pool::device;
-        release.size_bytes = value->size_bytes;
+        give_up_target(id, *value);
     } else {
-        say_wait(value->store_fence);
+        if (keeps(Rule::drop_waits_for_the_store)) {
+            say_wait(value->store_fence);
+        }
         Command& gone = say(CommandKind::drop, Lane::compute, id);
         gone.size_bytes = value->size_bytes;
         gone.after = {value->store_fence};
@@ -191,15 +201,28 @@ std::int64_t Executor::Impl::drop_from(std::int64_t missing_bytes) {
     return freed;
 }
 
+/// What nobody needs any more and a copy still uses: its bytes are free after the copy.
 std::int64_t Executor::Impl::wait_for_orphans(std::int64_t missing_bytes) {
+    std::vector<ValueId> waited_for;
     std::int64_t freed = 0;
     for (auto const& [distance, id] : values_.orphans()) {
+        Value const& value = *values_.find(id);
         if (freed >= missing_bytes) {
             break;
         }
-        Value const& value = *values_.find(id);
-        say_wait(value.away == Away::storing ? value.store_fence : value.load_fence);
-        freed += value.device == OnDevice::none ? 0 : value.size_bytes;
+        if (value.device == OnDevice::none) {
+            continue;
+        }
+        if (value.device == OnDevice::returning) {
+            give_up_target(id, value);
+        } else {
+            say_wait(value.store_fence);
+        }
+        freed += value.size_bytes;
+        waited_for.push_back(id);
+    }
+    for (ValueId const id : waited_for) {
+        values_.alter(id, *values_.find(id), [](Value& v) { v.device = OnDevice::none; });
     }
     return freed;
 }

@@ -369,20 +369,20 @@ TEST(ArenaDeathTest, use_after_free_is_found) {
 
 TEST(CpuDeviceTest, it_is_the_arena_seen_as_a_device) {
     auto const device = *CpuDevice::open({.limit_bytes = 4 * kPage});
-    void* const block = device->try_allocate(2 * kPage);
+    void* const block = device->try_allocate(2 * kPage, {0});
     ASSERT_NE(block, nullptr);
     EXPECT_TRUE(device->owns(block));
     EXPECT_EQ(device->size_of(block), 2 * kPage);
     EXPECT_EQ(device->rounded(5000), 2 * kPage);
     EXPECT_EQ(device->usage().used_bytes, 2 * kPage);
     EXPECT_EQ(device->limit_bytes(), 4 * kPage);
-    EXPECT_EQ(device->try_allocate(3 * kPage), nullptr);
+    EXPECT_EQ(device->try_allocate(3 * kPage, {0}), nullptr);
     device->free(block);
     EXPECT_EQ(device->take_peak(), 2 * kPage);
-    EXPECT_TRUE(device->passed(device->record(device->compute_stream())));
+    EXPECT_TRUE(device->passed(device->record(device->current_stream())));
     char const from[] = "bytes";
     char to[sizeof(from)] = {};
-    device->copy(to, from, sizeof(from), device->copy_out_stream());
+    EXPECT_TRUE(device->copy(to, from, sizeof(from), device->copy_out_stream()).ok());
     EXPECT_STREQ(to, "bytes");
 }
 
@@ -392,8 +392,8 @@ TEST(CpuDeviceTest, what_is_charged_counts_and_leaves_less) {
     EXPECT_EQ(device->limit_bytes(), 8 * kPage);
     EXPECT_EQ(device->used_bytes(), 5 * kPage);
     EXPECT_EQ(device->usage().used_bytes, 5 * kPage);
-    EXPECT_EQ(device->try_allocate(4 * kPage), nullptr);
-    void* const block = device->try_allocate(3 * kPage);
+    EXPECT_EQ(device->try_allocate(4 * kPage, {0}), nullptr);
+    void* const block = device->try_allocate(3 * kPage, {0});
     EXPECT_NE(block, nullptr);
     EXPECT_EQ(device->usage().peak_bytes, 8 * kPage);
     EXPECT_EQ(device->take_peak(), 8 * kPage);

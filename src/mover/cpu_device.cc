@@ -16,7 +16,7 @@ Result<std::shared_ptr<CpuDevice>> CpuDevice::open(ArenaOptions options) {
     return std::make_shared<CpuDevice>(std::move(*arena));
 }
 
-void* CpuDevice::try_allocate(std::int64_t size_bytes) noexcept {
+void* CpuDevice::try_allocate(std::int64_t size_bytes, StreamId) noexcept {
     return arena_->try_allocate(size_bytes);
 }
 
@@ -59,8 +59,9 @@ void CpuDevice::charge(std::int64_t outside_bytes) {
     }
 }
 
-void CpuDevice::copy(void* to, void const* from, std::int64_t size_bytes, StreamId) {
+Result<void> CpuDevice::copy(void* to, void const* from, std::int64_t size_bytes, StreamId) {
     std::memcpy(to, from, static_cast<std::size_t>(size_bytes));
+    return {};
 }
 
 }  // namespace spillway

@@ -27,7 +27,9 @@ class CpuDevice final : public Device {
 
     [[nodiscard]] Arena& arena() { return *arena_; }
 
-    [[nodiscard]] void* try_allocate(std::int64_t size_bytes) noexcept override;
+    [[nodiscard]] bool is_host() const override { return true; }
+    /// Succeeds whenever used + rounded(size_bytes) <= limit.
+    [[nodiscard]] void* try_allocate(std::int64_t size_bytes, StreamId stream) noexcept override;
     void free(void* block) noexcept override;
     [[nodiscard]] std::int64_t rounded(std::int64_t size_bytes) const override;
     [[nodiscard]] bool owns(void const* address) const noexcept override;
@@ -40,15 +42,20 @@ class CpuDevice final : public Device {
     [[nodiscard]] std::int64_t limit_bytes() const override { return limit_bytes_; }
     void charge(std::int64_t outside_bytes) override;
 
-    [[nodiscard]] StreamId compute_stream() const override { return {0}; }
+    [[nodiscard]] StreamId current_stream() const override { return {0}; }
+    [[nodiscard]] StreamId stream_of(void const*) const override { return {0}; }
     [[nodiscard]] StreamId copy_out_stream() const override { return {1}; }
     [[nodiscard]] StreamId copy_in_stream() const override { return {2}; }
-    [[nodiscard]] EventId record(StreamId) override { return {0}; }
-    void wait(StreamId, EventId) override {}
-    [[nodiscard]] bool passed(EventId) override { return true; }
-    void synchronize(EventId) override {}
-    void call_when_passed(EventId, std::function<void()> then) override { then(); }
-    void copy(void* to, void const* from, std::int64_t size_bytes, StreamId stream) override;
+    [[nodiscard]] StreamEventRef record(StreamId) override { return nullptr; }
+    void wait(StreamId, StreamEventRef const&) override {}
+    [[nodiscard]] bool passed(StreamEventRef const&) override { return true; }
+    [[nodiscard]] std::int64_t elapsed_ns(StreamEventRef const&, StreamEventRef const&)
+        const override {
+        return 0;
+    }
+    [[nodiscard]] Result<void> copy(
+        void* to, void const* from, std::int64_t size_bytes, StreamId stream
+    ) override;
 
   private:
     std::shared_ptr<Arena> arena_;  ///< the second owner is the allocator of the driver

@@ -6,14 +6,27 @@
 #pragma once
 
 #include "base/ids.h"
+#include "base/result.h"
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 
 namespace spillway {
 
 using StreamId = Id<struct StreamTag>;  ///< a queue of the device's own; work on it runs in order
-using EventId = Id<struct EventTag>;    ///< a position on a stream; nobody has to release it
+
+/// A position on a stream; it has passed when all that was enqueued before it is done. What one is
+/// inside is the device's.
+class StreamEvent {
+  public:
+    StreamEvent() = default;
+    StreamEvent(StreamEvent const&) = delete;
+    StreamEvent& operator=(StreamEvent const&) = delete;
+    virtual ~StreamEvent() = default;
+};
+
+/// Shared by the moves that wait for it; null has passed.
+using StreamEventRef = std::shared_ptr<StreamEvent const>;
 
 /// The device pool in bytes, as its allocator rounds.
 struct DeviceUsage {
@@ -34,9 +47,17 @@ class Device {
     Device& operator=(Device const&) = delete;
     virtual ~Device() = default;
 
+    /// Whether the host, and so every tier, reads and writes device memory in place. Then what is
+    /// put on a stream is done on return, and every event has passed.
+    [[nodiscard]] virtual bool is_host() const = 0;
+
     /// A block of `rounded(size_bytes)` bytes, or nullptr when it does not fit under the limit.
-    /// Never waits. Succeeds whenever used + rounded(size_bytes) <= limit.
-    [[nodiscard]] virtual void* try_allocate(std::int64_t size_bytes) noexcept = 0;
+    /// Never waits.
+    ///
+    /// Order   the block is `stream`'s: another stream waits for it before it touches the block,
+    /// and
+    ///         it waits for the other one before the block is freed
+    [[nodiscard]] virtual void* try_allocate(std::int64_t size_bytes, StreamId stream) noexcept = 0;
     virtual void free(void* block) noexcept = 0;
     [[nodiscard]] virtual std::int64_t rounded(std::int64_t size_bytes) const = 0;
     [[nodiscard]] virtual bool owns(void const* address) const noexcept = 0;
@@ -54,25 +75,30 @@ class Device {
     /// what the session owns and was there before it.
     virtual void charge(std::int64_t outside_bytes) = 0;
 
-    [[nodiscard]] virtual StreamId compute_stream() const = 0;
+    /// The calling thread's, asked anew at every call: programs change it.
+    [[nodiscard]] virtual StreamId current_stream() const = 0;
+    /// The stream that a live block was allocated on; invalid where the device does not know.
+    [[nodiscard]] virtual StreamId stream_of(void const* block) const = 0;
     [[nodiscard]] virtual StreamId copy_out_stream() const = 0;
     [[nodiscard]] virtual StreamId copy_in_stream() const = 0;
 
     /// The position after all work enqueued on `stream` so far.
-    [[nodiscard]] virtual EventId record(StreamId stream) = 0;
+    [[nodiscard]] virtual StreamEventRef record(StreamId stream) = 0;
     /// What is enqueued on `stream` from now on starts after `event`. Returns at once.
-    virtual void wait(StreamId stream, EventId event) = 0;
-    [[nodiscard]] virtual bool passed(EventId event) = 0;
-    /// The calling thread waits until `event` has passed.
-    virtual void synchronize(EventId event) = 0;
-    /// Calls `then` once `event` has passed: at once, on the caller, where it has; else on a thread
-    /// of the device. It must be quick, must not wait and must not throw.
-    virtual void call_when_passed(EventId event, std::function<void()> then) = 0;
+    virtual void wait(StreamId stream, StreamEventRef const& event) = 0;
+    [[nodiscard]] virtual bool passed(StreamEventRef const& event) = 0;
+    /// The device's time between two events that have passed.
+    [[nodiscard]] virtual std::int64_t elapsed_ns(
+        StreamEventRef const& from, StreamEventRef const& to
+    ) const = 0;
 
-    /// Enqueues a copy of `size_bytes` on `stream`.
+    /// Enqueues a copy of `size_bytes` on `stream`; one side is host memory.
     ///
     /// Order   both spans stay alive until the stream has passed the copy
-    virtual void copy(void* to, void const* from, std::int64_t size_bytes, StreamId stream) = 0;
+    /// Fails   Errc::io: the device refuses it, in the device's words; nothing is enqueued then
+    [[nodiscard]] virtual Result<void> copy(
+        void* to, void const* from, std::int64_t size_bytes, StreamId stream
+    ) = 0;
 };
 
 }  // namespace spillway

@@ -4,6 +4,7 @@
 #include "mover/lanes.h"
 
 #include "base/assert.h"
+#include "base/rules.h"
 
 #include <algorithm>
 #include <utility>
@@ -27,11 +28,14 @@ Move* Lanes::find(CommandId fence) {
     return entry == moves_.end() ? nullptr : &entry->second;
 }
 
+// A copy waits on its stream for another copy; a tier waits for the end of what it needs.
 bool Lanes::may_go(Move const& move) const {
-    return move.device_ready &&
-           std::all_of(move.after.begin(), move.after.end(), [this](CommandId fence) {
-               return ended(fence);
-           });
+    return std::all_of(move.after.begin(), move.after.end(), [&](CommandId fence) {
+        auto const other = moves_.find(fence);
+        return other == moves_.end() ||
+               (move.route == Route::copied && other->second.is_on_a_stream()) ||
+               (move.route == Route::staged && !keeps(Rule::staged_load_waits_for_its_store));
+    });
 }
 
 Move* Lanes::ready(std::size_t lane) {

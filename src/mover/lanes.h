@@ -8,12 +8,13 @@
 #include "base/ids.h"
 #include "base/place.h"
 #include "base/result.h"
+#include "mover/held_bytes.h"
+#include "tier/slot_table.h"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -21,19 +22,34 @@
 
 namespace spillway {
 
+/// How the bytes of a move go.
+enum class Route : std::uint8_t {
+    in_place,  ///< the tier reads and writes the device's memory itself
+    copied,    ///< one copy on a stream, between the device and the tier's memory
+    staged,    ///< a copy on a stream and then the tier, or the other way, with staging between
+};
+
 /// A store or load that has been given and has not ended.
 struct Move {
     CommandId fence{};
     BlockId block{};
     Pool pool = Pool::host;
-    std::span<std::byte const> from{};   ///< of a store; else empty
-    std::span<std::byte> to{};           ///< of a load; else empty
-    std::shared_ptr<void const> hold{};  ///< the second owner of those bytes
+    Direction way = Direction::store;
+    Route route = Route::in_place;
+    HeldBytes device{};
     std::vector<CommandId> after{};
-    bool device_ready = false;
+    std::vector<StreamEventRef>
+        ready{};                    ///< how far the streams of `device` were when it was given
+    std::span<std::byte> beside{};  ///< the other side of its copy: the tier's, or staging
+    StreamEventRef begun{};         ///< around its copy, once that is enqueued
+    StreamEventRef copied{};
     bool started = false;
 
-    [[nodiscard]] bool is_store() const { return to.empty(); }
+    [[nodiscard]] bool is_store() const { return way == Direction::store; }
+    /// Its bytes are where they go for all that waits for its event.
+    [[nodiscard]] bool is_on_a_stream() const {
+        return copied != nullptr && (route == Route::copied || !is_store());
+    }
 };
 
 /// A command that failed first, of a chain of commands that wait for each other.

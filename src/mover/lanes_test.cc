@@ -16,18 +16,18 @@ Move store(std::int64_t fence, Pool pool, std::vector<CommandId> after = {}) {
     return {
         .fence = {fence},
         .pool = pool,
-        .from = bytes,
-        .after = std::move(after),
-        .device_ready = true};
+        .way = Direction::store,
+        .device = {.bytes = bytes},
+        .after = std::move(after)};
 }
 
 Move load(std::int64_t fence, Pool pool, std::vector<CommandId> after = {}) {
     return {
         .fence = {fence},
         .pool = pool,
-        .to = bytes,
-        .after = std::move(after),
-        .device_ready = true};
+        .way = Direction::load,
+        .device = {.bytes = bytes},
+        .after = std::move(after)};
 }
 
 TEST(LanesTest, each_pool_and_direction_has_a_lane_of_its_own) {
@@ -61,14 +61,26 @@ TEST(LanesTest, a_fence_that_nobody_knows_has_ended_well) {
     EXPECT_FALSE(lanes.ended({1}));
 }
 
-TEST(LanesTest, a_move_waits_for_the_device) {
+class Position final : public StreamEvent {};
+
+TEST(LanesTest, a_copy_goes_after_a_copy_that_is_on_its_stream_and_a_tier_does_not) {
     Lanes lanes;
-    Move late = store(1, Pool::host);
-    late.device_ready = false;
-    lanes.add(late);
-    EXPECT_EQ(lanes.ready(0), nullptr);
-    lanes.find({1})->device_ready = true;
-    EXPECT_NE(lanes.ready(0), nullptr);
+    Move stored = store(1, Pool::host);
+    stored.route = Route::copied;
+    Move& first = lanes.add(stored);
+    lanes.start(first);
+    Move copied = load(2, Pool::host, {{1}});
+    copied.route = Route::copied;
+    Move staged = load(3, Pool::nvme, {{1}});
+    staged.route = Route::staged;
+    lanes.add(copied);
+    lanes.add(staged);
+    EXPECT_EQ(lanes.ready(1), nullptr);  // the store's copy is not enqueued
+    first.copied = std::make_shared<Position>();
+    EXPECT_NE(lanes.ready(1), nullptr);
+    EXPECT_EQ(lanes.ready(3), nullptr);
+    lanes.end({1}, std::nullopt);
+    EXPECT_NE(lanes.ready(3), nullptr);
 }
 
 TEST(LanesTest, a_failure_is_remembered_and_names_the_first_of_a_chain) {

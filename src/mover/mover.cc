@@ -17,10 +17,11 @@ Mover::Mover(
     std::shared_ptr<Device> device,
     std::unique_ptr<Tier> host,
     std::unique_ptr<Tier> nvme,
-    std::chrono::milliseconds patience
+    MoverOptions options
 )
-    : impl_(std::make_unique<Impl>(std::move(device), std::move(host), std::move(nvme), patience)) {
-}
+    : impl_(std::make_unique<Impl>(
+          std::move(device), std::move(host), std::move(nvme), std::move(options)
+      )) {}
 
 Mover::~Mover() {
     if (impl_->forked()) {  // the threads are the parent's
@@ -36,9 +37,9 @@ void Mover::release(BlockId block) noexcept {
     impl_->release(block);
 }
 
-Result<void*> Mover::reserve_device(std::int64_t size_bytes) {
+Result<void*> Mover::reserve_device(std::int64_t size_bytes, StreamId stream) {
     Device& device = impl_->device();
-    if (void* const bytes = device.try_allocate(size_bytes)) {
+    if (void* const bytes = device.try_allocate(size_bytes, stream)) {
         return bytes;
     }
     std::int64_t const limit = device.limit_bytes();
@@ -59,29 +60,25 @@ void Mover::release_device(void* bytes) noexcept {
 }
 
 void Mover::store(
-    CommandId fence,
-    BlockId block,
-    std::span<std::byte const> from,
-    std::shared_ptr<void const> hold,
-    std::span<CommandId const> after
+    CommandId fence, BlockId block, HeldBytes from, std::span<CommandId const> after
 ) {
-    SPILLWAY_ASSERT(!from.empty(), "a block has at least one byte");
-    Move move{.fence = fence, .block = block, .from = from, .hold = std::move(hold)};
-    move.after.assign(after.begin(), after.end());
-    impl_->give(std::move(move));
+    impl_->give(
+        {.fence = fence,
+         .block = block,
+         .way = Direction::store,
+         .device = std::move(from),
+         .after = {after.begin(), after.end()}}
+    );
 }
 
-void Mover::load(
-    CommandId fence,
-    BlockId block,
-    std::span<std::byte> to,
-    std::shared_ptr<void const> hold,
-    std::span<CommandId const> after
-) {
-    SPILLWAY_ASSERT(!to.empty(), "a block has at least one byte");
-    Move move{.fence = fence, .block = block, .to = to, .hold = std::move(hold)};
-    move.after.assign(after.begin(), after.end());
-    impl_->give(std::move(move));
+void Mover::load(CommandId fence, BlockId block, HeldBytes to, std::span<CommandId const> after) {
+    impl_->give(
+        {.fence = fence,
+         .block = block,
+         .way = Direction::load,
+         .device = std::move(to),
+         .after = {after.begin(), after.end()}}
+    );
 }
 
 bool Mover::ended(CommandId fence) const {
@@ -96,7 +93,7 @@ std::int64_t Mover::wait_for_any() {
 std::vector<Completion> Mover::take_completions() {
     return impl_->take_completions();
 }
-bool Mover::has_completions() const noexcept {
+bool Mover::has_completions() {
     return impl_->has_completions();
 }
 std::int64_t Mover::under_way() const {
@@ -108,10 +105,11 @@ Device& Mover::device() {
 Tier* Mover::tier(Pool pool) {
     return impl_->tier(pool);
 }
-
 TierCounters Mover::counters(Pool pool) const {
-    Tier const* const place = impl_->tier(pool);
-    return place == nullptr ? TierCounters{} : place->counters();
+    return impl_->counters(pool);
+}
+StreamCounters Mover::stream_counters() const {
+    return impl_->stream_counters();
 }
 
 }  // namespace spillway

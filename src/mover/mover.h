@@ -9,6 +9,8 @@
 #include "base/place.h"
 #include "base/result.h"
 #include "mover/device.h"
+#include "mover/held_bytes.h"
+#include "tier/host_memory.h"
 #include "tier/tier.h"
 
 #include <chrono>
@@ -26,29 +28,56 @@ struct Completion {
     Result<void> outcome;
 };
 
+/// What the copies did that have passed on the device's streams; zeros where there are no streams.
+struct StreamCounters {
+    std::int64_t out_bytes = 0;  ///< from the device
+    std::int64_t out_ns = 0;     ///< that the copies took
+    std::int64_t in_bytes = 0;
+    std::int64_t in_ns = 0;
+    std::int64_t stall_store_ns = 0;  ///< streams of compute stood still for copies out
+    std::int64_t stall_load_ns = 0;   ///< and for copies in
+};
+
 inline constexpr std::chrono::milliseconds kPatience{30'000};
+
+struct MoverOptions {
+    /// A wait that is longer goes on, and says who waits for what.
+    std::chrono::milliseconds patience = kPatience;
+    /// Memory that the device copies to and from, for tiers without memory of their own. What is
+    /// longer cannot go there.
+    HostMemory staging = {};
+    /// False: what waits is started by whoever calls. For tests that must be repeatable.
+    bool own_thread = true;
+};
 
 /// Note [How commands wait]
 /// There is a lane for each away pool and direction. On a lane commands start in the order in which
-/// they were given; a command starts when those before it have started, all fences of its `after`
-/// have ended, and the device has done what was enqueued on its compute stream when the command was
-/// given. Commands of different lanes are ordered by `after` alone. Where a fence of `after` failed
-/// the command does not start; it fails itself with Errc::cancelled and the `where` of the first
-/// failure. A fence that is not a command of this mover counts as ended well.
+/// they were given; a command starts when those before it have started and all fences of its
+/// `after` have ended. Commands of different lanes are ordered by `after` alone. Where a fence of
+/// `after` failed the command does not start; it fails itself with Errc::cancelled and the `where`
+/// of the first failure. A fence that is not a command of this mover counts as ended well.
+///
+/// Where the host cannot reach the device's memory, a store or load is a copy on the device's
+/// copy-out or copy-in stream. Between streams nothing but events orders: the copy waits there for
+/// what the streams of its bytes had enqueued when it was given; a load waits there for the copy of
+/// its store, so that it starts at once; and `wait` makes the calling thread's stream wait, not the
+/// thread. A tier with memory of its own (Tier::memory) is copied to directly. For others the bytes
+/// go through staging: the tier is called when the copy out has passed, the copy in is enqueued
+/// when the tier has ended, and a move starts when staging has room.
 ///
 /// What can start does so on the thread that gives the command; what waits is started later by the
-/// mover's own thread, so that neither tiers nor devices are called from their own callbacks.
+/// mover's own thread, so that neither tiers nor devices are called from their own callbacks. That
+/// a copy has passed is noticed by those who ask for completions or wait.
 ///
 /// Thread  every function may be called from any thread
 class Mover {
   public:
     /// `host` and `nvme` may be null: that pool does not exist. `device` is shared with the driver.
-    /// A wait that is longer than `patience` goes on, and says who waits for what.
     Mover(
         std::shared_ptr<Device> device,
         std::unique_ptr<Tier> host,
         std::unique_ptr<Tier> nvme,
-        std::chrono::milliseconds patience = kPatience
+        MoverOptions options = {}
     );
     Mover(Mover const&) = delete;
     Mover& operator=(Mover const&) = delete;
@@ -66,40 +95,31 @@ class Mover {
     /// Order   after all its stores and loads have ended (checked)
     void release(BlockId block) noexcept;
 
-    /// Device bytes for a value that returns. Never waits.
+    /// Device bytes of `stream` for a value that returns. Never waits.
     ///
     /// Fails   Errc::out_of_memory, with what was asked for, what is left and the limit
-    [[nodiscard]] Result<void*> reserve_device(std::int64_t size_bytes);
+    [[nodiscard]] Result<void*> reserve_device(std::int64_t size_bytes, StreamId stream);
     void release_device(void* bytes) noexcept;
 
     /// Stores `from` in the room of `block`; ended when `fence` has.
     ///
-    /// Order   `hold` owns `from`, which stays unchanged until the fence. It is released on the
-    ///         thread that takes the completion (or destroys the mover), never on one of ours
-    void store(
-        CommandId fence,
-        BlockId block,
-        std::span<std::byte const> from,
-        std::shared_ptr<void const> hold,
-        std::span<CommandId const> after
-    );
+    /// Order   the bytes stay unchanged until the fence. Their hold is released by the thread that
+    ///         takes the completion, waits for the fence or destroys the mover, never by one of
+    ///         ours
+    void store(CommandId fence, BlockId block, HeldBytes from, std::span<CommandId const> after);
 
-    /// Loads the room of `block` into `to`. `after` names its store unless that has ended.
+    /// Loads what was stored in the room of `block` into `to`. `after` names its store unless that
+    /// has ended.
     ///
-    /// Order   as `store`: `hold` owns `to`
-    void load(
-        CommandId fence,
-        BlockId block,
-        std::span<std::byte> to,
-        std::shared_ptr<void const> hold,
-        std::span<CommandId const> after
-    );
+    /// Order   as `store`
+    void load(CommandId fence, BlockId block, HeldBytes to, std::span<CommandId const> after);
 
     /// True when the command has ended, well or not, or never was one of ours.
     [[nodiscard]] bool ended(CommandId fence) const;
 
-    /// Blocks the calling thread until every fence in `fences` has ended. Returns the nanoseconds
-    /// that took, 0 when all had.
+    /// What compute does from now on comes after every fence in `fences`: the calling thread waits,
+    /// or where streams order, its current stream and that of the move's bytes do. Returns the
+    /// nanoseconds that the thread waited.
     std::int64_t wait(std::span<CommandId const> fences);
 
     /// Blocks until there is a completion to take or nothing is under way. Returns nanoseconds.
@@ -109,8 +129,9 @@ class Mover {
     /// its holds.
     [[nodiscard]] std::vector<Completion> take_completions();
 
-    /// Whether `take_completions` has something to hand over. One atomic load.
-    [[nodiscard]] bool has_completions() const noexcept;
+    /// Whether `take_completions` has something to hand over. One atomic load, and while copies are
+    /// on streams a question to the device.
+    [[nodiscard]] bool has_completions();
 
     /// Commands given that have not ended.
     [[nodiscard]] std::int64_t under_way() const;
@@ -120,6 +141,7 @@ class Mover {
     [[nodiscard]] Tier* tier(Pool pool);
     /// Zeros where the pool does not exist.
     [[nodiscard]] TierCounters counters(Pool pool) const;
+    [[nodiscard]] StreamCounters stream_counters() const;
 
   private:
     class Impl;

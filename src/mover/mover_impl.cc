@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "base/rules.h"
 #include "base/units.h"
 #include "tier/transfer.h"
 
@@ -18,6 +19,12 @@ namespace spillway {
 
 namespace {
 
+/// How often a thread looks whether a copy has passed: a choice, short beside a transfer to a disk.
+constexpr std::chrono::microseconds kLookEvery{100};
+
+/// What staging is cut into: a page, as direct I/O wants it.
+constexpr std::int64_t kStagingUnitBytes = 4096;
+
 Error cancelled(Failure const& failure) {
     return {
         Errc::cancelled,
@@ -29,6 +36,23 @@ Error cancelled(Failure const& failure) {
 
 }  // namespace
 
+Mover::Impl::Impl(
+    std::shared_ptr<Device> device,
+    std::unique_ptr<Tier> host,
+    std::unique_ptr<Tier> nvme,
+    MoverOptions options
+)
+    : options_(std::move(options)),
+      device_(std::move(device)),
+      host_(std::move(host)),
+      nvme_(std::move(nvme)),
+      staging_(std::ssize(options_.staging.bytes()), kStagingUnitBytes) {
+    SPILLWAY_ASSERT(device_ != nullptr, "a mover has a device");
+    if (options_.own_thread) {
+        starter_ = std::thread([this] { run_starter(); });
+    }
+}
+
 Mover::Impl::~Impl() {
     std::vector<Move> dropped;
     {
@@ -38,12 +62,12 @@ Mover::Impl::~Impl() {
         starter_cv_.notify_all();
     }
     dropped.clear();
-    starter_.join();
-    {
+    if (starter_.joinable()) {
+        starter_.join();
+    }
+    if (keeps(Rule::closing_waits_for_copies)) {
         Lock lock(guard_);
-        wait_until(lock, "a session that closes", [this] {
-            return lanes_.under_way() == 0 && device_calls_ == 0;
-        });
+        wait_until(lock, "a session that closes", [this] { return lanes_.under_way() == 0; });
     }
     rooms_.clear();  // before the tiers; and those before what their threads may still touch
     host_.reset();
@@ -60,6 +84,18 @@ Tier* Mover::Impl::tier(Pool pool) const {
             break;
     }
     return nullptr;
+}
+
+TierCounters Mover::Impl::counters(Pool pool) const {
+    Tier const* const place = tier(pool);
+    TierCounters counters = place == nullptr ? TierCounters{} : place->counters();
+    std::lock_guard const lock(guard_);
+    TierCounters const& copied = copied_[static_cast<std::size_t>(pool)];
+    counters.stored_bytes += copied.stored_bytes;
+    counters.loaded_bytes += copied.loaded_bytes;
+    counters.store_ns += copied.store_ns;
+    counters.load_ns += copied.load_ns;
+    return counters;
 }
 
 Result<void> Mover::Impl::reserve(Pool pool, BlockId block, std::int64_t size_bytes) {
@@ -88,33 +124,16 @@ void Mover::Impl::release(BlockId block) noexcept {
 }
 
 void Mover::Impl::give(Move move) {
-    CommandId const fence = move.fence;
-    EventId const done_before = device_->record(device_->compute_stream());
-    move.device_ready = device_->passed(done_before);
-    bool const must_wait = !move.device_ready;
+    SPILLWAY_ASSERT(!move.device.bytes.empty(), "a block has at least one byte");
     Lock lock(guard_);
     auto const room = rooms_.find(move.block);
     SPILLWAY_ASSERT(room != rooms_.end(), "a block is reserved before it is used");
     move.pool = room->second.pool;
+    move.route = route_of(room->second);
     ++room->second.moves;
+    note_positions(move);
     std::size_t const lane = Lanes::lane_of(lanes_.add(std::move(move)));
-    if (must_wait) {
-        ++device_calls_;
-        lock.unlock();
-        device_->call_when_passed(done_before, [this, fence] { on_device_ready(fence); });
-        lock.lock();
-    }
     start_ready(lane, lock);
-}
-
-void Mover::Impl::on_device_ready(CommandId fence) {
-    std::lock_guard const lock(guard_);
-    --device_calls_;
-    if (Move* const move = lanes_.find(fence)) {  // else it was cancelled
-        move->device_ready = true;
-    }
-    wake_starter();
-    ended_cv_.notify_all();
 }
 
 // Starts what can start on `lane`, in order. One thread at a time: whoever comes second leaves it
@@ -125,8 +144,12 @@ void Mover::Impl::start_ready(std::size_t lane, Lock& lock) {
     }
     starting_[lane] = true;
     while (Move* const move = stopping_ ? nullptr : lanes_.ready(lane)) {
+        std::optional<Failure> failure = lanes_.failure_of(*move);
+        if (!failure && !take_staging(*move)) {
+            break;  // until some is given back
+        }
         lanes_.start(*move);
-        if (std::optional<Failure> failure = lanes_.failure_of(*move)) {
+        if (failure) {
             Error const error = cancelled(*failure);
             end(move->fence, error, std::move(failure));
         } else {
@@ -137,35 +160,63 @@ void Mover::Impl::start_ready(std::size_t lane, Lock& lock) {
 }
 
 void Mover::Impl::start(Move& move, Lock& lock) {
-    CommandId const fence = move.fence;
+    switch (move.route) {
+        case Route::in_place:
+            call_tier(move.fence, move.device.bytes, lock);
+            return;
+        case Route::copied:
+            enqueue_copy(move);
+            return;
+        case Route::staged:
+            if (move.is_store()) {
+                enqueue_copy(move);
+            } else {
+                call_tier(move.fence, move.beside, lock);
+            }
+            return;
+    }
+}
+
+void Mover::Impl::call_tier(CommandId fence, std::span<std::byte> bytes, Lock& lock) {
+    Move const& move = *lanes_.find(fence);
     Reservation const& room = rooms_.at(move.block).bytes;  // stays put while the move lives
     Tier& place = *tier(move.pool);
     bool const is_store = move.is_store();
-    auto const from = move.from;
-    auto const to = move.to;
     auto done = [this, fence](Result<void> outcome) { on_done(fence, std::move(outcome)); };
     lock.unlock();
     if (is_store) {
-        place.store(room, from, std::move(done));
+        place.store(room, bytes, std::move(done));
     } else {
-        place.load(room, to, std::move(done));
+        place.load(room, bytes, std::move(done));
     }
     lock.lock();
 }
 
 void Mover::Impl::on_done(CommandId fence, Result<void> outcome) {
     std::lock_guard const lock(guard_);
-    std::optional<Failure> failure;
+    Move const& move = *lanes_.find(fence);
     if (!outcome.ok()) {
-        failure = Failure{fence, outcome.error()};
+        fail(fence, outcome.error());
+    } else if (move.route == Route::staged && !move.is_store()) {
+        loaded_.push_back(fence);
+        ++staged_copies_;
+        starter_needed_ = true;
+        starter_cv_.notify_one();
+        ended_cv_.notify_all();
+    } else {
+        end(fence, {}, std::nullopt);
     }
-    end(fence, std::move(outcome), std::move(failure));
+}
+
+void Mover::Impl::fail(CommandId fence, Error const& error) {
+    end(fence, error, Failure{fence, error});
 }
 
 void Mover::Impl::end(CommandId fence, Result<void> outcome, std::optional<Failure> failure) {
     Move move = lanes_.end(fence, std::move(failure));
+    give_staging_back(move);
     --rooms_.at(move.block).moves;
-    ended_.push_back({{fence, std::move(outcome)}, std::move(move.hold)});
+    ended_.push_back({{fence, std::move(outcome)}, std::move(move.device.hold)});
     ended_count_.fetch_add(1, std::memory_order_release);
     wake_starter();
     ended_cv_.notify_all();
@@ -185,18 +236,29 @@ void Mover::Impl::wake_starter() {
 void Mover::Impl::run_starter() {
     enter_io_thread("spillway-mover");
     Lock lock(guard_);
+    auto const due = [this] { return starter_needed_ || stopping_; };
     while (true) {
-        starter_cv_.wait(lock, [this] { return starter_needed_ || stopping_; });
+        if (staged_copies_ > 0) {
+            starter_cv_.wait_for(lock, kLookEvery, due);
+        } else {
+            starter_cv_.wait(lock, due);
+        }
         if (stopping_) {
             return;
         }
         starter_needed_ = false;
-        for (std::size_t lane = 0; lane < Lanes::kCount; ++lane) {
-            start_ready(lane, lock);
-        }
+        start_all(lock);
     }
 }
 
+void Mover::Impl::start_all(Lock& lock) {
+    advance(lock);
+    for (std::size_t lane = 0; lane < Lanes::kCount; ++lane) {
+        start_ready(lane, lock);
+    }
+}
+
+/// Nobody tells that a copy has passed: where there are some, it is looked for.
 template <typename Condition>
 std::int64_t Mover::Impl::wait_until(Lock& lock, char const* who, Condition const& condition) {
     if (condition()) {
@@ -204,8 +266,18 @@ std::int64_t Mover::Impl::wait_until(Lock& lock, char const* who, Condition cons
     }
     auto const began = std::chrono::steady_clock::now();
     auto const waited = [&] { return std::chrono::steady_clock::now() - began; };
-    while (!ended_cv_.wait_for(lock, patience_, condition)) {
-        say_who_waits(who, waited());
+    auto patience = std::chrono::nanoseconds(options_.patience);
+    while (!condition()) {
+        if (device_->is_host()) {
+            ended_cv_.wait_for(lock, options_.patience, condition);
+        } else {
+            start_all(lock);
+            ended_cv_.wait_for(lock, kLookEvery, condition);
+        }
+        if (waited() >= patience) {
+            say_who_waits(who, waited());
+            patience += options_.patience;
+        }
     }
     return std::chrono::nanoseconds(waited()).count();
 }
@@ -214,20 +286,15 @@ std::int64_t Mover::Impl::wait_until(Lock& lock, char const* who, Condition cons
 void Mover::Impl::say_who_waits(char const* who, std::chrono::nanoseconds waited) const {
     Move const* const oldest = lanes_.oldest();
     if (oldest == nullptr) {
-        say(fmt::format(
-            "{} has waited {} s for the device's queue", who, waited.count() / 1'000'000'000
-        ));
         return;
     }
-    auto const size =
-        static_cast<std::int64_t>(oldest->is_store() ? oldest->from.size() : oldest->to.size());
     say(fmt::format(
         "{} has waited {} s for {}: a {} of {} (command {}) has {}; {} are under way",
         who,
         waited.count() / 1'000'000'000,
         tier(oldest->pool)->name(),
         oldest->is_store() ? "store" : "load",
-        format_size(size),
+        format_size(std::ssize(oldest->device.bytes)),
         oldest->fence.number,
         oldest->started ? "not ended" : "not started",
         lanes_.under_way()
@@ -235,12 +302,21 @@ void Mover::Impl::say_who_waits(char const* who, std::chrono::nanoseconds waited
 }
 
 std::int64_t Mover::Impl::wait(std::span<CommandId const> fences) {
+    std::vector<std::shared_ptr<void const>> released;  // goes after the lock
     Lock lock(guard_);
-    return wait_until(lock, "compute", [&] {
-        return std::all_of(fences.begin(), fences.end(), [this](CommandId fence) {
-            return lanes_.ended(fence);
-        });
+    auto const settled = [this](CommandId fence) {
+        Move const* const move = lanes_.find(fence);
+        return move == nullptr || streams_can_wait_for(*move);
+    };
+    std::int64_t const waited_ns = wait_until(lock, "compute", [&] {
+        return std::all_of(fences.begin(), fences.end(), settled);
     });
+    for (CommandId const fence : fences) {
+        if (Move* const move = lanes_.find(fence)) {
+            order_streams_after(*move, released);
+        }
+    }
+    return waited_ns;
 }
 
 std::int64_t Mover::Impl::wait_for_any() {
@@ -248,6 +324,14 @@ std::int64_t Mover::Impl::wait_for_any() {
     return wait_until(lock, "a session that closes", [this] {
         return !ended_.empty() || lanes_.under_way() == 0;
     });
+}
+
+bool Mover::Impl::has_completions() {
+    if (copies_on_streams_.load(std::memory_order_relaxed) > 0 || !options_.own_thread) {
+        Lock lock(guard_);
+        start_all(lock);
+    }
+    return ended_count_.load(std::memory_order_acquire) > 0;
 }
 
 std::vector<Completion> Mover::Impl::take_completions() {

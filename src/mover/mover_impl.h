@@ -1,11 +1,14 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The inside of the mover: its lock, its own thread, and the order in which tiers are called.
+// The inside of the mover: its lock, its own thread, the order in which tiers are called, and the
+// copies that are on the device's streams.
 #pragma once
 
+#include "base/assert.h"
 #include "mover/lanes.h"
 #include "mover/mover.h"
+#include "tier/extent_pool.h"
 
 #include <unistd.h>
 
@@ -14,6 +17,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,15 +36,8 @@ class Mover::Impl {
         std::shared_ptr<Device> device,
         std::unique_ptr<Tier> host,
         std::unique_ptr<Tier> nvme,
-        std::chrono::milliseconds patience
-    )
-        : patience_(patience),
-          device_(std::move(device)),
-          host_(std::move(host)),
-          nvme_(std::move(nvme)),
-          starter_([this] { run_starter(); }) {
-        SPILLWAY_ASSERT(device_ != nullptr, "a mover has a device");
-    }
+        MoverOptions options
+    );
     ~Impl();
 
     Result<void> reserve(Pool pool, BlockId block, std::int64_t size_bytes);
@@ -49,6 +46,7 @@ class Mover::Impl {
     std::int64_t wait(std::span<CommandId const> fences);
     std::int64_t wait_for_any();
     std::vector<Completion> take_completions();
+    bool has_completions();
 
     bool ended(CommandId fence) const {
         std::lock_guard const lock(guard_);
@@ -58,12 +56,14 @@ class Mover::Impl {
         std::lock_guard const lock(guard_);
         return lanes_.under_way();
     }
-    bool has_completions() const noexcept {
-        return ended_count_.load(std::memory_order_acquire) > 0;
-    }
     Device& device() { return *device_; }
     bool forked() const { return ::getpid() != owner_; }
     Tier* tier(Pool pool) const;
+    TierCounters counters(Pool pool) const;
+    StreamCounters stream_counters() const {
+        std::lock_guard const lock(guard_);
+        return streams_;
+    }
 
   private:
     struct Room {
@@ -75,34 +75,66 @@ class Mover::Impl {
         Completion completion;
         std::shared_ptr<void const> hold;
     };
+    /// A stream of compute that was made to wait.
+    struct Stall {
+        Direction way = Direction::store;
+        StreamEventRef before;
+        StreamEventRef after;
+    };
     using Lock = std::unique_lock<std::mutex>;
 
     void run_starter();
+    void start_all(Lock& lock);
     void start_ready(std::size_t lane, Lock& lock);
     void start(Move& move, Lock& lock);
+    void call_tier(CommandId fence, std::span<std::byte> bytes, Lock& lock);
     void on_done(CommandId fence, Result<void> outcome);
-    void on_device_ready(CommandId fence);
+    void fail(CommandId fence, Error const& error);
     void end(CommandId fence, Result<void> outcome, std::optional<Failure> failure);
     void wake_starter();
     template <typename Condition>
     std::int64_t wait_until(Lock& lock, char const* who, Condition const& condition);
     void say_who_waits(char const* who, std::chrono::nanoseconds waited) const;
 
+    // The part of streams: stream_moves.cc.
+    [[nodiscard]] Route route_of(Room const& room);
+    void note_positions(Move& move);
+    [[nodiscard]] bool take_staging(Move& move);
+    void give_staging_back(Move& move);
+    void enqueue_copy(Move& move);
+    void advance(Lock& lock);
+    void pass_copies(Direction way, Lock& lock);
+    void pass_copy(Move& move, Lock& lock);
+    void count(Move const& move);
+    void pass_stalls();
+    [[nodiscard]] static bool streams_can_wait_for(Move const& move);
+    void order_streams_after(Move& move, std::vector<std::shared_ptr<void const>>& released);
+    void order_after(StreamId stream, Move const& move);
+
     pid_t const owner_ = ::getpid();
-    std::chrono::milliseconds const patience_;
+    MoverOptions const options_;
     std::shared_ptr<Device> const device_;  ///< the second owner is the driver
     std::unique_ptr<Tier> host_;
     std::unique_ptr<Tier> nvme_;
 
     mutable std::mutex guard_;          ///< of what follows; never held across a call of a tier
-    std::condition_variable ended_cv_;  ///< a move ended, or the device called back
+    std::condition_variable ended_cv_;  ///< a move ended
     std::condition_variable starter_cv_;
     Lanes lanes_;
     std::array<bool, Lanes::kCount> starting_{};  ///< a thread is at work on that lane
     std::unordered_map<BlockId, Room> rooms_;
     std::vector<Ended> ended_;
     std::atomic<std::int64_t> ended_count_{0};
-    std::int64_t device_calls_ = 0;  ///< callbacks asked for that have not come
+
+    ExtentPool staging_;
+    std::array<std::deque<CommandId>, 2> copies_;  ///< on the copy-out and copy-in stream, in order
+    std::vector<CommandId> loaded_;                ///< staging is filled, the copy in is due
+    std::deque<Stall> stalls_;
+    std::atomic<std::int64_t> copies_on_streams_{0};
+    StreamCounters streams_;
+    std::array<TierCounters, kPools> copied_{};  ///< of moves that no tier saw
+    std::int64_t staged_copies_ = 0;             ///< what the mover's own thread has to look after
+
     bool starter_needed_ = false;
     bool stopping_ = false;
     std::thread starter_;  ///< last: it uses all of the above

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The mover against a tier that does nothing until it is told, and a device whose stream runs late.
+// The mover against a tier that does nothing until it is told. Devices with streams: tests/late.
 #include "mover/mover.h"
 
 #include "base/units.h"
@@ -79,60 +79,6 @@ class ManualTier final : public Tier {
     std::int64_t rooms_ = 0;
 };
 
-// A device whose compute stream passes an event when it is told to.
-class LateDevice final : public Device {
-  public:
-    void pass_all() {
-        std::vector<std::function<void()>> calls;
-        {
-            std::lock_guard const lock(guard_);
-            passed_ = recorded_;
-            calls.swap(calls_);
-        }
-        for (auto& call : calls) {
-            call();
-        }
-    }
-    EventId record(StreamId) override {
-        std::lock_guard const lock(guard_);
-        return {++recorded_};
-    }
-    bool passed(EventId event) override {
-        std::lock_guard const lock(guard_);
-        return event.number <= passed_;
-    }
-    void call_when_passed(EventId event, std::function<void()> then) override {
-        std::unique_lock lock(guard_);
-        if (event.number > passed_) {
-            calls_.push_back(std::move(then));
-            return;
-        }
-        lock.unlock();
-        then();
-    }
-    void* try_allocate(std::int64_t) noexcept override { return nullptr; }
-    void free(void*) noexcept override {}
-    std::int64_t rounded(std::int64_t size_bytes) const override { return size_bytes; }
-    bool owns(void const*) const noexcept override { return false; }
-    std::int64_t size_of(void const*) const override { return 0; }
-    DeviceUsage usage() const override { return {}; }
-    std::int64_t take_peak() override { return 0; }
-    std::int64_t limit_bytes() const override { return 0; }
-    void charge(std::int64_t) override {}
-    StreamId compute_stream() const override { return {0}; }
-    StreamId copy_out_stream() const override { return {1}; }
-    StreamId copy_in_stream() const override { return {2}; }
-    void wait(StreamId, EventId) override {}
-    void synchronize(EventId) override {}
-    void copy(void*, void const*, std::int64_t, StreamId) override {}
-
-  private:
-    std::mutex guard_;
-    std::int64_t recorded_ = 0;
-    std::int64_t passed_ = 0;
-    std::vector<std::function<void()>> calls_;
-};
-
 // A mover with a manual tier as NVMe. Block n has n bytes.
 class MoverTest : public testing::Test {
   protected:
@@ -141,14 +87,16 @@ class MoverTest : public testing::Test {
         auto nvme = std::make_unique<ManualTier>();
         tier_ = nvme.get();
         mover_.reset();
-        mover_ = std::make_unique<Mover>(std::move(device), nullptr, std::move(nvme), patience);
+        mover_ = std::make_unique<Mover>(
+            std::move(device), nullptr, std::move(nvme), MoverOptions{.patience = patience}
+        );
     }
     void store(std::int64_t fence, std::int64_t block, std::vector<CommandId> after = {}) {
         ASSERT_TRUE(mover_->reserve(Pool::nvme, {block}, block).ok());
-        mover_->store({fence}, {block}, span(block), hold_, after);
+        mover_->store({fence}, {block}, {span(block), hold_}, after);
     }
     void load(std::int64_t fence, std::int64_t block, std::vector<CommandId> after = {}) {
-        mover_->load({fence}, {block}, span(block), hold_, after);
+        mover_->load({fence}, {block}, {span(block), hold_}, after);
     }
     std::span<std::byte> span(std::int64_t size_bytes) {
         return std::span(bytes_).first(static_cast<std::size_t>(size_bytes));
@@ -326,41 +274,13 @@ TEST_F(MoverTest, rooms_come_from_the_pool_that_exists) {
 }
 
 TEST_F(MoverTest, device_bytes_are_refused_with_what_is_left) {
-    Result<void*> const bytes = mover_->reserve_device(60_KiB);
+    Result<void*> const bytes = mover_->reserve_device(60_KiB, {0});
     ASSERT_TRUE(bytes.ok());
-    Error const error = mover_->reserve_device(8_KiB).error();
+    Error const error = mover_->reserve_device(8_KiB, {0}).error();
     EXPECT_EQ(error.code, Errc::out_of_memory);
     EXPECT_EQ(error.what, "8.0 KiB were asked for, 4.0 KiB of 64.0 KiB are left");
     mover_->release_device(*bytes);
     EXPECT_EQ(mover_->device().usage().used_bytes, 0);
-}
-
-TEST_F(MoverTest, a_store_starts_when_the_device_has_done_what_was_enqueued_before) {
-    auto const device = std::make_shared<LateDevice>();
-    open(device);
-    store(1, 10);
-    store(2, 20);
-    EXPECT_EQ(tier_->started(), "");
-    device->pass_all();
-    tier_->wait_for_started(2);
-    EXPECT_EQ(tier_->started(), "s10 s20 ");
-    tier_->finish(0);
-    tier_->finish(1);
-}
-
-TEST_F(MoverTest, the_destructor_waits_for_the_callbacks_of_a_late_device) {
-    auto const device = std::make_shared<LateDevice>();
-    open(device);
-    std::promise<void> dropped;
-    hold_ = std::shared_ptr<void const>(&dropped, [&](void const*) { dropped.set_value(); });
-    store(1, 10);
-    hold_.reset();
-    std::thread passer([&] {
-        dropped.get_future().wait();  // the destructor is at work
-        device->pass_all();
-    });
-    mover_.reset();
-    passer.join();
 }
 
 TEST_F(MoverTest, releasing_a_block_in_use_aborts) {

@@ -41,15 +41,15 @@ void round_trip(Mover& mover, std::int64_t id, std::mt19937& random) {
     CommandId const stored{2 * id};
     CommandId const loaded{2 * id + 1};
     ASSERT_TRUE(mover.reserve(pool, block, size_bytes).ok());
-    Result<void*> const from = mover.reserve_device(size_bytes);
-    Result<void*> const to = mover.reserve_device(size_bytes);
+    Result<void*> const from = mover.reserve_device(size_bytes, {0});
+    Result<void*> const to = mover.reserve_device(size_bytes, {0});
     ASSERT_TRUE(from.ok() && to.ok());
     std::memset(*from, static_cast<int>(id % 251), size);
     std::memset(*to, 255, size);
     auto const owner = std::make_shared<int>(1);
-    mover.store(stored, block, {static_cast<std::byte*>(*from), size}, owner, {});
+    mover.store(stored, block, {{static_cast<std::byte*>(*from), size}, owner}, {});
     std::array const after{stored};
-    mover.load(loaded, block, {static_cast<std::byte*>(*to), size}, owner, after);
+    mover.load(loaded, block, {{static_cast<std::byte*>(*to), size}, owner}, after);
     std::array const both{stored, loaded};
     mover.wait(both);
     EXPECT_EQ(std::memcmp(*from, *to, size), 0);
@@ -93,7 +93,7 @@ TEST(MoverThreadsTest, a_long_chain_across_pools_runs_in_order) {
     for (std::int64_t link = 0; link < kLinks; ++link) {
         Pool const pool = link % 2 == 0 ? Pool::host : Pool::nvme;
         ASSERT_TRUE(mover->reserve(pool, {link}, 64).ok());
-        mover->store({link}, {link}, bytes, nullptr, after);
+        mover->store({link}, {link}, {bytes}, after);
         after = {{link}};
     }
     mover->wait(after);
@@ -112,9 +112,9 @@ TEST(MoverThreadsTest, a_mover_may_go_while_its_tiers_are_busy) {
         std::vector<CommandId> after;
         for (std::int64_t i = 0; i < 20; ++i) {
             ASSERT_TRUE(mover->reserve(Pool::host, {i}, 64_KiB).ok());
-            mover->store({2 * i}, {i}, from, nullptr, {});
+            mover->store({2 * i}, {i}, {from}, {});
             after = {{2 * i}};
-            mover->load({2 * i + 1}, {i}, to, nullptr, after);
+            mover->load({2 * i + 1}, {i}, {to}, after);
         }
     }
 }

@@ -101,13 +101,14 @@ void Loop::reserve(Command const& command) {
         }
         return;
     }
-    Result<void*> const memory = mover_->reserve_device(command.size_bytes);
+    StreamId const stream = driver_.stream_of(command.value);
+    Result<void*> const memory = mover_->reserve_device(command.size_bytes, stream);
     if (!memory.ok()) {
         fail(command, memory.error());
         return;
     }
     std::lock_guard const lock(mutex_);
-    returning_[command.value] = *memory;
+    returning_[command.value] = {*memory, stream};
 }
 
 void Loop::release(Command const& command) {
@@ -122,7 +123,7 @@ void Loop::release(Command const& command) {
         if (at == returning_.end()) {
             return;  // its reserve had failed
         }
-        memory = at->second;
+        memory = at->second.memory;
         returning_.erase(at);
     }
     mover_->release_device(memory);
@@ -138,25 +139,28 @@ void Loop::store(Command const& command) {
         std::lock_guard const lock(mutex_);
         in_flight_.emplace(command.id, CommandKind::store);
     }
-    mover_->store(command.id, command.block, source.bytes, std::move(source.hold), {});
+    mover_->store(command.id, command.block, std::move(source), {});
 }
 
 void Loop::load(Command const& command) {
-    std::byte* target = nullptr;
+    HeldBytes target;
     {
         std::lock_guard const lock(mutex_);
-        target = static_cast<std::byte*>(returning_.at(command.value));
+        Returning const& returning = returning_.at(command.value);
+        target.bytes = {
+            static_cast<std::byte*>(returning.memory),
+            static_cast<std::size_t>(command.size_bytes)};
+        target.streams = {returning.stream};
         in_flight_.emplace(command.id, CommandKind::load);
     }
-    std::span<std::byte> const bytes(target, static_cast<std::size_t>(command.size_bytes));
-    mover_->load(command.id, command.block, bytes, nullptr, command.after);
+    mover_->load(command.id, command.block, std::move(target), command.after);
 }
 
 Result<void> Loop::bind(Command const& command) {
     void* memory = nullptr;
     {
         std::lock_guard const lock(mutex_);
-        memory = returning_.at(command.value);
+        memory = returning_.at(command.value).memory;
         returning_.erase(command.value);
     }
     driver_.bind(command.value, memory);

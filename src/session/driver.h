@@ -6,20 +6,13 @@
 #pragma once
 
 #include "base/ids.h"
+#include "mover/held_bytes.h"
 
 #include <cstddef>
-#include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 namespace spillway {
-
-/// A value's device bytes, and what keeps them alive while a copy reads them.
-struct HeldBytes {
-    std::span<std::byte const> bytes;
-    std::shared_ptr<void const> hold;
-};
 
 /// Thread  called by the loop on program threads only, with none of the loop's locks held
 class Driver {
@@ -28,6 +21,9 @@ class Driver {
 
     /// The bytes of a value that is on the device. Empty when nothing refers to it any more.
     [[nodiscard]] virtual HeldBytes bytes_of(ValueId value) = 0;
+
+    /// The stream that will use a value which returns; its target is allocated there.
+    [[nodiscard]] virtual StreamId stream_of(ValueId value) = 0;
 
     /// The saved graph's own references to the value's storage go; its bytes come free when nothing
     /// else holds them.

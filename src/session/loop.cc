@@ -43,8 +43,8 @@ Loop::~Loop() {
         settle();
     } while (mover_->under_way() > 0 && mover_->wait_for_any() >= 0);
     settle();
-    for (auto const& [value, memory] : returning_) {
-        mover_->release_device(memory);
+    for (auto const& [value, returning] : returning_) {
+        mover_->release_device(returning.memory);
     }
 }
 

@@ -85,6 +85,12 @@ class Loop {
     [[nodiscard]] LedgerView ledger() const;
 
   private:
+    /// The device bytes of a value on its way back.
+    struct Returning {
+        void* memory = nullptr;
+        StreamId stream;
+    };
+
     [[nodiscard]] Usage usage();
     void write_flight_record();
     [[nodiscard]] std::vector<Command> catch_up();
@@ -121,7 +127,7 @@ class Loop {
     std::vector<ValueId> dropped_now_;  ///< empty between calls
     std::unordered_map<CommandId, Error> failed_;
     std::unordered_map<CommandId, CommandKind> in_flight_;
-    std::unordered_map<ValueId, void*> returning_;
+    std::unordered_map<ValueId, Returning> returning_;
     std::optional<std::ofstream> log_;
     std::optional<FlightRecorder> recorder_;
     Phase phase_ = Phase::setup;

@@ -57,8 +57,9 @@ class Blocks final : public Driver {
         ++holds_[block];
         std::shared_ptr<void const> hold(block, [this](void const* b) { unhold(b); });
         auto const count = static_cast<std::size_t>(device_.size_of(block));
-        return {{static_cast<std::byte const*>(block), count}, std::move(hold)};
+        return {{static_cast<std::byte*>(block), count}, std::move(hold)};
     }
+    StreamId stream_of(ValueId) override { return {0}; }
     void drop(ValueId value) override { end(value); }
     void bind(ValueId value, void* memory) override { blocks_[value] = memory; }
     std::vector<ValueId> newly_sole(std::size_t) override { return std::exchange(sole, {}); }
@@ -117,7 +118,7 @@ struct Rig {
     /// As a capped allocator does: makes room until it fits or nothing is left.
     Result<void*> allocate(std::int64_t size_bytes) {
         for (;;) {
-            if (void* const block = device->try_allocate(size_bytes)) {
+            if (void* const block = device->try_allocate(size_bytes, {0})) {
                 return block;
             }
             Result<void> const room = loop->make_room(device->rounded(size_bytes));
