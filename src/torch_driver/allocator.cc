@@ -5,6 +5,7 @@
 
 #include "mover/arena.h"
 #include "spillway/session.h"
+#include "torch_driver/device_allocator.h"
 #include "torch_driver/torch_session.h"
 
 #include <c10/core/Allocator.h>
@@ -142,6 +143,10 @@ void install_allocator() {
 }
 
 void allocate_from(std::shared_ptr<TorchSession> const& session, bool whole_process) {
+    if (!session->torch_device().is_cpu()) {
+        allocate_on_device_from(session, session->torch_device());
+        return;
+    }
     thread_session() = session;
     if (whole_process) {
         ProcessSession& process = process_session();

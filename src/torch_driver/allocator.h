@@ -19,7 +19,8 @@ void install_allocator();
 void free_block(void* block);
 
 /// From now on the calling thread's (or, `whole_process`, every thread's) CPU allocations come from
-/// `session`, until it is closed. A later call takes its place.
+/// `session`, until it is closed; where its device is another one, every thread's on that device. A
+/// later call takes its place.
 void allocate_from(std::shared_ptr<TorchSession> const& session, bool whole_process);
 
 }  // namespace spillway

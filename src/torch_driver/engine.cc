@@ -8,10 +8,13 @@
 #include "torch_driver/torch_session.h"
 
 #include <ATen/SavedTensorHooks.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <mutex>
+#include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace spillway {
 
@@ -21,6 +24,25 @@ using torch::autograd::Engine;
 using torch::autograd::SavedVariableHooks;
 
 Engine* previous = nullptr;  // the engine before ours: torch's own, or Python's
+
+/// A recorder on its way to other threads.
+struct Carried final : c10::DebugInfoBase {
+    explicit Carried(Recorder from) : recorder(std::move(from)) {}
+    Recorder recorder;
+};
+
+constexpr std::string_view kRecorderName = "SPILLWAY_RECORDER";
+auto const kRecorderKind = debug_info_kind<c10::DebugInfoKind>(&kRecorderName);
+
+/// The calling thread's own recorder, or the one of the backward that it runs.
+Recorder const& recorder_here() {
+    Recorder const& own = thread_recorder();
+    if (own.session != nullptr) {
+        return own;
+    }
+    auto const* const carried = c10::ThreadLocalDebugInfo::get(kRecorderKind);
+    return carried == nullptr ? own : static_cast<Carried const*>(carried)->recorder;
+}
 
 template <typename Base, bool has_node_creation_hooks = HasNodeCreationHooks<Base>>
 struct HandsOnNodeHooks : Base {};
@@ -45,6 +67,14 @@ class DelegatingEngine final : public HandsOnNodeHooks<Engine> {
         bool accumulate_grad,
         torch::autograd::edge_list const& outputs
     ) override {
+        Recorder const& recorder = recorder_here();
+        if (recorder.session == nullptr) {
+            return previous->execute(
+                roots, inputs, keep_graph, create_graph, accumulate_grad, outputs
+            );
+        }
+        // Debug info goes along to the threads that run this backward.
+        c10::DebugInfoGuard const along(kRecorderKind, std::make_shared<Carried>(recorder));
         return previous->execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
     }
 
@@ -61,7 +91,7 @@ class DelegatingEngine final : public HandsOnNodeHooks<Engine> {
     }
 
     std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
-        Recorder const& recorder = thread_recorder();
+        Recorder const& recorder = recorder_here();
         if (recorder.session == nullptr || !ours_to_save(recorder)) {
             return previous->get_default_saved_variable_hooks();
         }

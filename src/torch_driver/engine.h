@@ -16,7 +16,8 @@ class TorchSession;
 /// graphs may outlive sessions.
 void install_engine();
 
-/// What the calling thread records into. `python_hooks` is the depth of Python's hook stack when
+/// What the calling thread records into, and with it the backwards that it starts, on whichever
+/// threads they run. `python_hooks` is the depth of Python's hook stack when
 /// recording began: hooks pushed later are inside ours and win.
 struct Recorder {
     std::shared_ptr<TorchSession> session;

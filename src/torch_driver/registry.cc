@@ -4,11 +4,11 @@
 #include "torch_driver/registry.h"
 
 #include "base/assert.h"
-#include "mover/arena.h"
-#include "torch_driver/allocator.h"
+#include "base/rules.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/core/Storage.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <sstream>
@@ -18,9 +18,9 @@ namespace spillway {
 
 namespace {
 
-/// What a plain strided CPU tensor carries, autograd's keys included.
-c10::DispatchKeySet keys_of_plain_tensor() {
-    return at::empty({0}).key_set();
+/// What a plain strided tensor of the device carries, autograd's keys included.
+c10::DispatchKeySet keys_of_plain_tensor(c10::Device device) {
+    return at::empty({0}, at::TensorOptions().device(device)).key_set();
 }
 
 Geometry geometry_of(at::Tensor const& tensor) {
@@ -41,8 +41,11 @@ at::Tensor view_of(c10::Storage storage, Geometry const& geometry) {
 
 }  // namespace
 
-Registry::Registry(Device& device, std::int64_t min_value_bytes)
-    : device_(device), min_value_bytes_(min_value_bytes), plain_keys_(keys_of_plain_tensor()) {}
+Registry::Registry(Device& device, TorchPlace place, std::int64_t min_value_bytes)
+    : device_(device),
+      place_(place),
+      min_value_bytes_(min_value_bytes),
+      plain_keys_(keys_of_plain_tensor(place.device)) {}
 
 std::int64_t Registry::own(std::vector<at::Tensor> const& tensors) {
     std::lock_guard const lock(mutex_);
@@ -56,7 +59,8 @@ std::int64_t Registry::own(std::vector<at::Tensor> const& tensors) {
     std::int64_t outside_bytes = 0;
     for (auto const& [impl, weak] : owned_) {
         auto const storage = weak.lock();
-        if (storage.defined() && storage->device().is_cpu() && !device_.owns(storage->data())) {
+        if (storage.defined() && storage->device() == place_.device &&
+            !device_.owns(storage->data())) {
             outside_bytes += static_cast<std::int64_t>(storage->nbytes());
         }
     }
@@ -65,9 +69,10 @@ std::int64_t Registry::own(std::vector<at::Tensor> const& tensors) {
 
 /// Called with the mutex held.
 bool Registry::may_move(at::Tensor const& tensor, c10::StorageImpl const& storage) const {
-    return tensor.key_set() == plain_keys_ &&
-           static_cast<std::int64_t>(storage.nbytes()) >= min_value_bytes_ &&
-           storage.data_ptr().get_deleter() == &free_block && device_.owns(storage.data()) &&
+    auto const size_bytes = static_cast<std::int64_t>(storage.nbytes());
+    return tensor.key_set() == plain_keys_ && storage.device() == place_.device &&
+           size_bytes >= min_value_bytes_ && size_bytes <= place_.max_value_bytes &&
+           storage.data_ptr().get_deleter() == place_.free_block && device_.owns(storage.data()) &&
            owned_.count(const_cast<c10::StorageImpl*>(&storage)) == 0;
 }
 
@@ -101,6 +106,7 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh&
         SavedValue& entry = entries_.at(known->second);
         if (entry.version == hook.saved_version_) {
             entry.hooks.push_back(&hook);
+            add_stream(entry, device_.current_stream());
             hook.value_ = known->second;
             hook.filed_ = &entry;
             return Filed::known;
@@ -115,11 +121,22 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh&
     hook.filed_->version = hook.saved_version_;
     hook.filed_->storage_bytes = storage->nbytes();
     hook.filed_->size_bytes = fresh.size_bytes;
+    hook.filed_->user = device_.current_stream();
+    if (StreamId const own = device_.stream_of(storage->data()); own.valid()) {
+        add_stream(*hook.filed_, own);
+    }
+    add_stream(*hook.filed_, hook.filed_->user);
     not_sole_.push_back(hook.value_);
     if (not_sole_.size() > 2 * entries_.size() + 64) {  // nobody asked for long
         std::erase_if(not_sole_, [this](ValueId value) { return entries_.count(value) == 0; });
     }
     return Filed::fresh;
+}
+
+void Registry::add_stream(SavedValue& entry, StreamId stream) const {
+    if (std::find(entry.streams.begin(), entry.streams.end(), stream) == entry.streams.end()) {
+        entry.streams.push_back(stream);
+    }
 }
 
 /// Called with the mutex held.
@@ -162,7 +179,7 @@ at::Tensor Registry::shape_of(SavedHook const& hook) const {
     if (hook.kept_.defined()) {
         return hook.kept_;
     }
-    c10::DataPtr nothing(nullptr, c10::Device(c10::kCPU));
+    c10::DataPtr nothing(nullptr, place_.device);
     return view_of(
         c10::Storage(c10::make_intrusive<c10::StorageImpl>(
             c10::StorageImpl::use_byte_size_t(), 0, std::move(nothing), nullptr, false
@@ -199,8 +216,15 @@ std::vector<ValueId> Registry::newly_sole(std::size_t at_most) {
     return sole;
 }
 
-void Registry::handed_out(ValueId value) {
+void Registry::handed_out(ValueId value, at::Tensor const& tensor) {
     std::lock_guard const lock(mutex_);
+    auto const entry = entries_.find(value);
+    if (!device_.is_host() && entry != entries_.end() &&
+        entry->second.user != device_.current_stream() && keeps(Rule::other_users_are_recorded)) {
+        // The one place where a block is recorded: its own stream need not wait for this one.
+        c10::impl::VirtualGuardImpl const guard(place_.device.type());
+        guard.recordDataPtrOnStream(tensor.storage().data_ptr(), guard.getStream(place_.device));
+    }
     if (std::find(not_sole_.begin(), not_sole_.end(), value) == not_sole_.end()) {
         not_sole_.push_back(value);
     }
@@ -239,9 +263,34 @@ HeldBytes Registry::bytes_of(ValueId value) {
         return {};
     }
     c10::Storage storage = at->second.hooks.front()->kept_.storage();
-    auto const* const first = static_cast<std::byte const*>(storage.data());
-    auto const count = static_cast<std::size_t>(at->second.size_bytes);
-    return {{first, count}, std::make_shared<c10::Storage>(std::move(storage))};
+    auto* const first = static_cast<std::byte*>(storage.mutable_data());
+    // In place a block moves whole, for direct I/O; what a copy moves is what torch asked for.
+    auto const count = device_.is_host() ? static_cast<std::size_t>(at->second.size_bytes)
+                                         : at->second.storage_bytes;
+    return {
+        {first, count},
+        std::make_shared<c10::Storage>(std::move(storage)),
+        {at->second.streams.begin(), at->second.streams.end()}};
+}
+
+StreamId Registry::stream_of(ValueId value) {
+    std::lock_guard const lock(mutex_);
+    auto const at = entries_.find(value);
+    if (at == entries_.end() || !keeps(Rule::target_belongs_to_its_stream)) {
+        return device_.current_stream();
+    }
+    return at->second.user;
+}
+
+/// The block is freed on its own stream: that one waits for the others that use it. Called with the
+/// mutex held.
+void Registry::order_users(SavedValue& entry) {
+    for (std::size_t i = 1; i < entry.streams.size(); ++i) {
+        if (keeps(Rule::drop_waits_for_every_user)) {
+            device_.wait(entry.streams.front(), device_.record(entry.streams[i]));
+        }
+    }
+    entry.streams = {entry.user};  // of the block that it comes back in
 }
 
 void Registry::drop(ValueId value) {
@@ -251,6 +300,7 @@ void Registry::drop(ValueId value) {
     if (at == entries_.end()) {
         return;
     }
+    order_users(at->second);
     for (SavedHook* const hook : at->second.hooks) {
         hook->geometry_ = std::make_unique<Geometry>(geometry_of(hook->kept_));
         going.push_back(std::move(hook->kept_));
@@ -259,7 +309,7 @@ void Registry::drop(ValueId value) {
 }
 
 void Registry::bind(ValueId value, void* memory) {
-    c10::DataPtr data(memory, memory, &free_block, c10::Device(c10::kCPU));
+    c10::DataPtr data(memory, memory, place_.free_block, place_.device);
     std::lock_guard const lock(mutex_);
     auto const at = entries_.find(value);
     if (at == entries_.end()) {

@@ -9,6 +9,7 @@
 #include "mover/device.h"
 #include "session/driver.h"
 #include "torch_driver/saved_hook.h"
+#include "torch_driver/session_device.h"
 #include "trace/slot.h"
 
 #include <ATen/core/Tensor.h>
@@ -36,12 +37,15 @@ struct SavedValue {
     std::uint32_t version = 0;
     std::size_t storage_bytes = 0;  ///< as torch asked
     std::int64_t size_bytes = 0;    ///< as the device rounded
+    /// That may use the bytes: first the one that they were allocated on, then those that saved.
+    c10::SmallVector<StreamId, 2> streams;
+    StreamId user;  ///< the stream that saved it first, and will ask for it
 };
 
 /// Thread  any; one mutex, never held while torch allocates
 class Registry final : public Driver {
   public:
-    Registry(Device& device, std::int64_t min_value_bytes);
+    Registry(Device& device, TorchPlace place, std::int64_t min_value_bytes);
 
     /// Storages that are not activations; further calls add to them. Returns the bytes of those
     /// that live and that the device's allocator did not give.
@@ -63,7 +67,7 @@ class Registry final : public Driver {
     void begin_pass();
 
     /// Files the hook, which keeps `tensor`'s alias, under its storage's value if the tensor may be
-    /// moved: a plain strided CPU tensor, no subclass, large enough, on a storage that the
+    /// moved: a plain strided tensor, no subclass, large enough, on a storage that the
     /// session's device allocated and that is no parameter's, buffer's or gradient's.
     [[nodiscard]] Filed file(SavedHook& hook, at::Tensor const& tensor, Fresh& fresh);
     /// A hook dies. Its value ends with its last hook.
@@ -74,8 +78,9 @@ class Registry final : public Driver {
     /// A tensor of the saved one's type and sizes, whose bytes may be missing.
     [[nodiscard]] at::Tensor shape_of(SavedHook const& hook) const;
 
-    /// The value was handed out: whether it is sole has to be seen again.
-    void handed_out(ValueId value);
+    /// `tensor`, of the value, is handed out to the current stream: whether the value is sole has
+    /// to be seen again, and another stream than the one it came back for is held against its end.
+    void handed_out(ValueId value, at::Tensor const& tensor);
 
     /// Values in the order in which their nodes run; values of other nodes are left out.
     [[nodiscard]] std::vector<ValueId> in_order(
@@ -86,6 +91,7 @@ class Registry final : public Driver {
     std::function<void(ValueId)> on_dropped;
 
     HeldBytes bytes_of(ValueId value) override;
+    [[nodiscard]] StreamId stream_of(ValueId value) override;
     void drop(ValueId value) override;
     void bind(ValueId value, void* memory) override;
     [[nodiscard]] std::vector<ValueId> newly_sole(std::size_t at_most) override;
@@ -103,7 +109,11 @@ class Registry final : public Driver {
     [[nodiscard]] bool is_sole(SavedValue const& entry) const;
     void unlink_storage(ValueId value, SavedValue& entry);
 
+    void add_stream(SavedValue& entry, StreamId stream) const;
+    void order_users(SavedValue& entry);
+
     Device& device_;
+    TorchPlace const place_;
     std::int64_t const min_value_bytes_;
     c10::DispatchKeySet const plain_keys_;
 

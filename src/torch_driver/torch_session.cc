@@ -4,9 +4,6 @@
 #include "torch_driver/torch_session.h"
 
 #include "base/units.h"
-#include "mover/cpu_device.h"
-#include "tier/host_tier.h"
-#include "tier/nvme_tier.h"
 #include "torch_driver/allocator.h"
 #include "torch_driver/engine.h"
 #include "torch_driver/operator_name.h"
@@ -27,36 +24,6 @@ namespace {
 /// Below this a saved tensor costs more to move than it frees: one page of I/O each way and a
 /// transfer's bookkeeping. A choice, not a measurement yet.
 constexpr std::int64_t kMinValueBytes = 65536;
-
-/// The smallest budget of an NVMe tier: one block.
-constexpr std::int64_t kLeastNvmeBytes = 4096;
-
-template <typename T>
-T value_or_throw(Result<T> result, char const* option) {
-    if (!result.ok()) {
-        throw BadOption(option, result.error().message());
-    }
-    return std::move(result).value();
-}
-
-std::unique_ptr<Tier> open_host(std::int64_t budget_bytes) {
-    return budget_bytes <= 0 ? nullptr
-                             : value_or_throw(HostTier::open(budget_bytes), "host_budget_bytes");
-}
-
-std::unique_ptr<Tier> open_nvme(SessionOptions const& options) {
-    if (options.nvme.empty()) {
-        return nullptr;
-    }
-    if (options.nvme_budget_bytes > 0 && options.nvme_budget_bytes < kLeastNvmeBytes) {
-        throw BadOption("nvme_budget_bytes", "less than 4 KiB, the smallest block");
-    }
-    NvmeOptions nvme;
-    nvme.folder = options.nvme;
-    nvme.capacity_bytes = options.nvme_budget_bytes;
-    nvme.allow_tmpfs = options.nvme_allow_tmpfs;
-    return value_or_throw(open_nvme_tier(nvme), "nvme");
-}
 
 /// The order in which the engine will run the nodes of the present backward, by sequence number.
 /// Empty when the engine does not tell.
@@ -92,30 +59,40 @@ std::shared_ptr<TorchSession> TorchSession::open(SessionOptions const& options) 
     if (options.policy == name_of(ChooserKind::planned)) {
         throw BadOption("policy", "'planned' is no policy; known are online and keep_all");
     }
-    return open_on(options, open_host(options.host_budget_bytes), open_nvme(options));
+    SessionDevice device = open_session_device(options);
+    std::unique_ptr<Tier> host = open_host(options, device);
+    std::unique_ptr<Tier> nvme = open_nvme(options);
+    MoverOptions mover{.staging = open_staging(options, device)};
+    return open_on(options, std::move(device), std::move(host), std::move(nvme), std::move(mover));
 }
 
 std::shared_ptr<TorchSession> TorchSession::open_on(
-    SessionOptions const& options, std::unique_ptr<Tier> host, std::unique_ptr<Tier> nvme
+    SessionOptions const& options,
+    SessionDevice device,
+    std::unique_ptr<Tier> host,
+    std::unique_ptr<Tier> nvme,
+    MoverOptions mover_options
 ) {
     refuse_another_torch(built_torch_version());
     ChooserKind const chooser = value_or_throw(parse_chooser(options.policy), "policy");
-    std::shared_ptr<CpuDevice> const device = value_or_throw(
-        CpuDevice::open({.limit_bytes = options.device_budget_bytes}), "device_budget_bytes"
-    );
     LoopOptions loop;
     loop.executor = {
         .chooser = chooser,
-        .device_bytes = device->limit_bytes(),
+        .device_bytes = device.device->limit_bytes(),
         .host_bytes = host == nullptr ? 0 : host->capacity_bytes(),
         .nvme_bytes = nvme == nullptr ? 0 : nvme->capacity_bytes()};
     loop.record_events = options.record_events;
     loop.flight_record = options.flight_record;
-    auto mover = std::make_unique<Mover>(device, std::move(host), std::move(nvme));
+    if (nvme != nullptr && !device.device->is_host()) {
+        device.place.max_value_bytes = std::ssize(mover_options.staging.bytes());
+    }
+    auto mover = std::make_unique<Mover>(
+        device.device, std::move(host), std::move(nvme), std::move(mover_options)
+    );
     std::int64_t const floor =
         options.min_value_bytes < 0 ? kMinValueBytes : options.min_value_bytes;
     std::shared_ptr<TorchSession> session(
-        new TorchSession(device, std::move(mover), std::move(loop), floor)
+        new TorchSession(std::move(device), std::move(mover), std::move(loop), floor)
     );
     Result<void> const log = session->loop_->open_log();
     if (!log.ok()) {
@@ -127,14 +104,15 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
 }
 
 TorchSession::TorchSession(
-    std::shared_ptr<Device> device,
+    SessionDevice device,
     std::unique_ptr<Mover> mover,
     LoopOptions options,
     std::int64_t min_value_bytes
 )
-    : device_(device),
-      registry_(*device, min_value_bytes),
-      loop_(std::make_unique<Loop>(std::move(options), device, std::move(mover), registry_)) {
+    : device_(std::move(device.device)),
+      torch_device_(device.place.device),
+      registry_(*device_, device.place, min_value_bytes),
+      loop_(std::make_unique<Loop>(std::move(options), device_, std::move(mover), registry_)) {
     registry_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
 }
 
@@ -182,7 +160,7 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook) {
         }
         at::Tensor tensor = registry_.tensor_of(hook);
         if (tensor.defined()) {
-            registry_.handed_out(hook.value());
+            registry_.handed_out(hook.value(), tensor);
             return tensor;
         }
     }
@@ -190,7 +168,7 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook) {
 
 void* TorchSession::allocate(std::int64_t size_bytes) {
     for (;;) {
-        void* const memory = device_->try_allocate(size_bytes);
+        void* const memory = device_->try_allocate(size_bytes, device_->current_stream());
         if (memory != nullptr) {
             return memory;
         }

@@ -10,6 +10,7 @@
 #include "spillway/session.h"
 #include "torch_driver/registry.h"
 #include "torch_driver/saved_hook.h"
+#include "torch_driver/session_device.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -25,9 +26,13 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
   public:
     /// Throws  BadOption
     [[nodiscard]] static std::shared_ptr<TorchSession> open(SessionOptions const& options);
-    /// The same on tiers of the caller's; either may be null.
+    /// The same on a device and tiers of the caller's; tiers may be null.
     [[nodiscard]] static std::shared_ptr<TorchSession> open_on(
-        SessionOptions const& options, std::unique_ptr<Tier> host, std::unique_ptr<Tier> nvme
+        SessionOptions const& options,
+        SessionDevice device,
+        std::unique_ptr<Tier> host,
+        std::unique_ptr<Tier> nvme,
+        MoverOptions mover = {}
     );
     ~TorchSession();
 
@@ -43,6 +48,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     [[nodiscard]] void* allocate(std::int64_t size_bytes);
 
     // For the public Session.
+    [[nodiscard]] c10::Device torch_device() const { return torch_device_; }
     [[nodiscard]] Loop& loop() { return *loop_; }
     /// Throws  BadOption: they leave nothing of the device budget
     void own(std::vector<at::Tensor> const& tensors);
@@ -52,7 +58,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
 
   private:
     TorchSession(
-        std::shared_ptr<Device> device,
+        SessionDevice device,
         std::unique_ptr<Mover> mover,
         LoopOptions options,
         std::int64_t min_value_bytes
@@ -60,6 +66,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     void tell_backward_order();
 
     std::shared_ptr<Device> device_;
+    c10::Device const torch_device_;
     Registry registry_;
     std::unique_ptr<Loop> loop_;
     std::atomic<std::int64_t> saved_tensors_{0};

@@ -4,7 +4,7 @@
 #include "late/tensors.h"
 
 #include <ATen/core/CachingHostAllocator.h>
-#include <c10/core/Allocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 
 #include <cstring>
 
@@ -17,8 +17,36 @@ void free_block(void* block) {
 }
 
 /// Allocates on the current stream of the current device.
-class DeviceAllocator final : public c10::Allocator {
+class DeviceAllocator final : public c10::DeviceAllocator {
   public:
+    bool initialized() override { return true; }
+    void emptyCache(c10::MempoolId_t /*pool*/) override {}
+    void recordStream(c10::DataPtr const& block, c10::Stream stream) override {
+        if (block.get() != nullptr) {
+            Runtime::get().record_use(block.get(), actor_of(stream));
+        }
+    }
+    c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+        DeviceStats const counted = late::stats().devices.at(static_cast<std::size_t>(device));
+        c10::CachingDeviceAllocator::DeviceStats stats;
+        for (auto* const bytes :
+             {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes}) {
+            (*bytes)[0].current = counted.used_bytes;
+            (*bytes)[0].peak = counted.peak_bytes;
+        }
+        stats.allocation[0].current = counted.live_blocks;
+        return stats;
+    }
+    void resetAccumulatedStats(c10::DeviceIndex /*device*/) override {}
+    void resetPeakStats(c10::DeviceIndex device) override { reset_peak(device); }
+    std::pair<std::size_t, std::size_t> getMemoryInfo(c10::DeviceIndex device) override {
+        std::size_t const total = std::size_t{1} << 40U;
+        auto const used = static_cast<std::size_t>(
+            late::stats().devices.at(static_cast<std::size_t>(device)).used_bytes
+        );
+        return {total - used, total};
+    }
+
     c10::DataPtr allocate(std::size_t size_bytes) override {
         int const device = thread_state().device;
         void* const block = Runtime::get().allocate(size_bytes, device, current_lane(device));

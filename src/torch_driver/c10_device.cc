@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/c10_device.h"
+
+#include "base/log.h"
+#include "base/rules.h"
+#include "base/units.h"
+#include "torch_driver/device_allocator.h"
+
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+/// What torch's caching allocators round to.
+constexpr std::int64_t kBlockBytes = 512;
+
+class Position final : public StreamEvent {
+  public:
+    explicit Position(c10::DeviceType type) : event(type, c10::EventFlag::BACKEND_DEFAULT) {}
+    c10::Event event;
+};
+
+c10::Event const& event_of(StreamEventRef const& position) {
+    return static_cast<Position const&>(*position).event;
+}
+
+std::int64_t current(c10::CachingDeviceAllocator::StatArray const& stat) {
+    return stat[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].current;
+}
+
+}  // namespace
+
+C10Device::C10Device(c10::Device where, c10::DeviceAllocator& allocator, std::int64_t limit_bytes)
+    : where_(where),
+      allocator_(allocator),
+      guard_(where.type()),
+      copy_out_(guard_.getStreamFromGlobalPool(where, true)),
+      copy_in_(guard_.getStreamFromGlobalPool(where, true)),
+      limit_bytes_(limit_bytes) {}
+
+Result<HostMemory> C10Device::host_memory(std::int64_t size_bytes) {
+    try {
+        auto block = std::make_shared<c10::DataPtr>(
+            at::getHostAllocator(where_.type())->allocate(static_cast<std::size_t>(size_bytes))
+        );
+        std::span const bytes(
+            static_cast<std::byte*>(block->get()), static_cast<std::size_t>(size_bytes)
+        );
+        HostMemory memory(bytes, size_bytes, [block](std::span<std::byte>) mutable {
+            block.reset();
+        });
+        memory.set_locked(size_bytes, [](std::span<std::byte>) {});
+        return memory;
+    } catch (std::exception const& failure) {
+        std::string const why = failure.what();
+        say_once(
+            "host memory is not pinned, so copies are slower (" + why.substr(0, why.find('\n')) +
+            ")"
+        );
+        return map_host_memory(size_bytes);
+    }
+}
+
+void* C10Device::allocate_on(std::int64_t size_bytes, StreamId on) {
+    c10::StreamGuard const guard(stream(on));  // of the device, too
+    return allocator_.allocate(static_cast<std::size_t>(size_bytes)).release_context();
+}
+
+void* C10Device::try_allocate(std::int64_t size_bytes, StreamId on) noexcept {
+    std::lock_guard const lock(mutex_);
+    std::int64_t const used = used_bytes() + rounded(size_bytes);
+    if (limit_bytes_ > 0 && used > limit_bytes_) {
+        return nullptr;
+    }
+    try {
+        void* const block = allocate_on(size_bytes, on);
+        blocks_[block] = {rounded(size_bytes), on};
+        peak_bytes_ = std::max(peak_bytes_, used);
+        all_peak_bytes_ = std::max(all_peak_bytes_, used);
+        return block;
+    } catch (c10::OutOfMemoryError const&) {
+        return nullptr;  // the device, or torch's pool, is in pieces or full
+    }
+}
+
+void C10Device::free(void* block) noexcept {
+    deleter()(block);
+}
+
+std::int64_t C10Device::rounded(std::int64_t size_bytes) const {
+    return round_up(std::max<std::int64_t>(size_bytes, 1), kBlockBytes);
+}
+
+std::int64_t C10Device::size_of(void const* block) const {
+    std::lock_guard const lock(mutex_);
+    return blocks_.at(block).size_bytes;
+}
+
+std::int64_t C10Device::used_bytes() const {
+    return current(allocator_.getDeviceStats(where_.index()).allocated_bytes);
+}
+
+DeviceUsage C10Device::usage() const {
+    c10::CachingDeviceAllocator::DeviceStats const now = allocator_.getDeviceStats(where_.index());
+    std::lock_guard const lock(mutex_);
+    return {
+        .used_bytes = current(now.allocated_bytes),
+        .peak_bytes = all_peak_bytes_,
+        .resident_bytes = current(now.reserved_bytes),
+        .resident_peak_bytes =
+            now.reserved_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)]
+                .peak,
+        .allocations = current(now.allocation)};
+}
+
+std::int64_t C10Device::take_peak() {
+    std::lock_guard const lock(mutex_);
+    return std::max(std::exchange(peak_bytes_, 0), used_bytes());
+}
+
+// What is on the device counts already.
+void C10Device::charge(std::int64_t) {}
+
+StreamId C10Device::current_stream() const {
+    return id_of(guard_.getStream(where_));
+}
+
+StreamId C10Device::stream_of(void const* block) const {
+    std::lock_guard const lock(mutex_);
+    auto const at = blocks_.find(block);
+    return at == blocks_.end() ? StreamId{} : at->second.stream;
+}
+
+StreamEventRef C10Device::record(StreamId on) {
+    auto position = std::make_shared<Position>(where_.type());
+    position->event.record(stream(on));
+    return position;
+}
+
+void C10Device::wait(StreamId on, StreamEventRef const& event) {
+    if (event != nullptr) {
+        event_of(event).block(stream(on));
+    }
+}
+
+bool C10Device::passed(StreamEventRef const& event) {
+    try {
+        return event == nullptr || event_of(event).query();
+    } catch (std::exception const& failure) {
+        std::string const why = failure.what();
+        say_once(where_.str() + " has failed: " + why.substr(0, why.find('\n')));
+        return true;
+    }
+}
+
+std::int64_t C10Device::elapsed_ns(StreamEventRef const& from, StreamEventRef const& to) const {
+    try {
+        return static_cast<std::int64_t>(event_of(from).elapsedTime(event_of(to)) * 1e6);
+    } catch (std::exception const&) {
+        return 0;  // a device that has failed, which `passed` says
+    }
+}
+
+Result<void> C10Device::copy(void* to, void const* from, std::int64_t size_bytes, StreamId on) {
+    // Copies are no operators of the program: neither autograd nor a mode of Python's sees them.
+    at::AutoDispatchBelowADInplaceOrView const below_autograd;
+    c10::impl::ExcludeDispatchKeyGuard const below_python(c10::python_ks);
+    c10::StreamGuard const guard(stream(on));
+    bool const is_store = on == copy_out_stream();
+    auto const tensor = [&](void* bytes, bool is_host) {
+        c10::Device const place = is_host ? c10::Device(c10::kCPU) : where_;
+        return at::for_blob(bytes, {size_bytes})
+            .options(at::TensorOptions().dtype(at::kByte).device(place))
+            .target_device(place)
+            .make_tensor();
+    };
+    try {
+        tensor(to, is_store).copy_(tensor(const_cast<void*>(from), !is_store), true);
+        return {};
+    } catch (std::exception const& failure) {
+        std::string const why = failure.what();
+        return Error{Errc::io, why.substr(0, why.find('\n')), where_.str()};
+    }
+}
+
+Result<std::shared_ptr<C10Device>> open_c10_device(
+    std::string const& name, std::int64_t limit_bytes
+) {
+    auto const refused = [&](std::string const& why) {
+        return Error{Errc::bad_argument, "'" + name + "': " + why, ""};
+    };
+    std::optional<c10::Device> asked;
+    try {
+        asked.emplace(name);
+    } catch (std::exception const&) {
+        return refused("no device of torch's; cpu, cuda and cuda:1 are");
+    }
+    c10::DeviceType const type = asked->type();
+    c10::DeviceIndex const count =
+        c10::impl::hasDeviceGuardImpl(type) ? c10::impl::VirtualGuardImpl(type).deviceCount() : 0;
+    if (count == 0) {
+        return refused("there is no such device on this machine, or this torch cannot use it");
+    }
+    c10::DeviceIndex const index = asked->has_index() ? asked->index() : c10::DeviceIndex{0};
+    if (index >= count) {
+        return refused(
+            "there are " + std::to_string(count) + " of them here; the last is " +
+            c10::DeviceTypeName(type, true) + ":" + std::to_string(count - 1)
+        );
+    }
+    c10::DeviceAllocator* const allocator = install_device_allocator(type);
+    if (allocator == nullptr) {
+        return refused("its allocator tells no statistics, so that a budget cannot be kept");
+    }
+    return std::make_shared<C10Device>(c10::Device(type, index), *allocator, limit_bytes);
+}
+
+}  // namespace spillway

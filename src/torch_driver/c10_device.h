@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A device of torch whose streams run late (CUDA, or any backend with a guard and a
+// DeviceAllocator), through c10's device-agnostic streams and events.
+#pragma once
+
+#include "base/result.h"
+#include "mover/device.h"
+#include "tier/host_memory.h"
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+namespace spillway {
+
+/// Bytes are those of torch's own allocator, which all threads of the process share: every
+/// allocation on the device counts, and the limit holds for their sum.
+class C10Device : public Device {
+  public:
+    /// `allocator` gives the bytes and tells its statistics; it stands behind ours, if that is
+    /// installed. `limit_bytes` 0: none.
+    C10Device(c10::Device where, c10::DeviceAllocator& allocator, std::int64_t limit_bytes);
+
+    [[nodiscard]] c10::Device where() const { return where_; }
+    /// How a block is freed; a storage with this deleter has one of the allocator's blocks, whole.
+    [[nodiscard]] c10::DeleterFnPtr deleter() const { return allocator_.raw_deleter(); }
+
+    /// Memory that the device copies to and from at full speed: pinned, where that is granted; else
+    /// pageable, which is said.
+    ///
+    /// Fails   as map_host_memory
+    [[nodiscard]] virtual Result<HostMemory> host_memory(std::int64_t size_bytes);
+
+    [[nodiscard]] bool is_host() const override { return false; }
+    [[nodiscard]] void* try_allocate(std::int64_t size_bytes, StreamId stream) noexcept override;
+    void free(void* block) noexcept override;
+    [[nodiscard]] std::int64_t rounded(std::int64_t size_bytes) const override;
+    /// All of the device's memory is: it counts, whoever asked for it.
+    [[nodiscard]] bool owns(void const*) const noexcept override { return true; }
+    [[nodiscard]] std::int64_t size_of(void const* block) const override;
+    [[nodiscard]] DeviceUsage usage() const override;
+    [[nodiscard]] std::int64_t used_bytes() const override;
+    [[nodiscard]] std::int64_t take_peak() override;
+    [[nodiscard]] std::int64_t limit_bytes() const override { return limit_bytes_; }
+    void charge(std::int64_t outside_bytes) override;
+
+    [[nodiscard]] StreamId current_stream() const override;
+    [[nodiscard]] StreamId stream_of(void const* block) const override;
+    [[nodiscard]] StreamId copy_out_stream() const override { return id_of(copy_out_); }
+    [[nodiscard]] StreamId copy_in_stream() const override { return id_of(copy_in_); }
+    [[nodiscard]] StreamEventRef record(StreamId stream) override;
+    void wait(StreamId stream, StreamEventRef const& event) override;
+    /// Also true, and said once, where the device has failed: torch's next call raises.
+    [[nodiscard]] bool passed(StreamEventRef const& event) override;
+    [[nodiscard]] std::int64_t elapsed_ns(StreamEventRef const& from, StreamEventRef const& to)
+        const override;
+    [[nodiscard]] Result<void> copy(
+        void* to, void const* from, std::int64_t size_bytes, StreamId stream
+    ) override;
+
+  protected:
+    [[nodiscard]] c10::Stream stream(StreamId id) const {
+        return c10::Stream(c10::Stream::UNSAFE, where_, id.number);
+    }
+
+  private:
+    struct Block {
+        std::int64_t size_bytes = 0;
+        StreamId stream;
+    };
+
+    [[nodiscard]] static StreamId id_of(c10::Stream const& stream) { return {stream.id()}; }
+    void* allocate_on(std::int64_t size_bytes, StreamId stream);
+
+    c10::Device const where_;
+    c10::DeviceAllocator& allocator_;
+    c10::impl::VirtualGuardImpl const guard_;
+    c10::Stream const copy_out_;
+    c10::Stream const copy_in_;
+    std::int64_t const limit_bytes_;
+
+    mutable std::mutex mutex_;  ///< of what follows, and from the question for room to its answer
+    std::unordered_map<void const*, Block> blocks_;  ///< last given at an address
+    std::int64_t peak_bytes_ = 0;                    ///< since `take_peak`
+    std::int64_t all_peak_bytes_ = 0;
+    std::int64_t reserved_peak_bytes_ = 0;
+};
+
+/// The device that `name` names ("cuda", "cuda:1"), under `limit_bytes` (0: none), with torch's
+/// allocator for it behind ours (device_allocator.h).
+///
+/// Fails   Errc::bad_argument: no such type of device, none of it here, no such index, or an
+///         allocator that tells no statistics
+[[nodiscard]] Result<std::shared_ptr<C10Device>> open_c10_device(
+    std::string const& name, std::int64_t limit_bytes
+);
+
+}  // namespace spillway

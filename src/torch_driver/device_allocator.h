@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Torch's allocator of a device with streams, with ours in front of it: what a session's device is
+// asked for goes through the session, everything else as before.
+#pragma once
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Device.h>
+
+#include <memory>
+
+namespace spillway {
+
+class TorchSession;
+
+/// Puts our allocator in front of torch's for devices of `type`, once a process. Returns the one
+/// behind it; nullptr, and nothing is changed, where that tells no statistics.
+c10::DeviceAllocator* install_device_allocator(c10::DeviceType type);
+
+/// From now on what any thread allocates on `device` goes through `session`, until it is closed. A
+/// later call takes its place.
+void allocate_on_device_from(std::shared_ptr<TorchSession> const& session, c10::Device device);
+
+}  // namespace spillway

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/session_device.h"
+
+#include "base/units.h"
+#include "mover/cpu_device.h"
+#include "tier/host_tier.h"
+#include "tier/nvme_tier.h"
+#include "torch_driver/allocator.h"
+#include "torch_driver/c10_device.h"
+
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+/// The smallest budget of an NVMe tier: one block.
+constexpr std::int64_t kLeastNvmeBytes = 4096;
+
+/// Pinned memory between a device and NVMe: what is under way, and no saved tensor that is longer
+/// moves there. A choice, not a measurement yet.
+constexpr std::int64_t kStagingBytes = 512_MiB;
+
+}  // namespace
+
+SessionDevice open_session_device(SessionOptions const& options) {
+    if (options.device == "cpu") {
+        std::shared_ptr<CpuDevice> device = value_or_throw(
+            CpuDevice::open({.limit_bytes = options.device_budget_bytes}), "device_budget_bytes"
+        );
+        return {std::move(device), {.free_block = &free_block}, [](std::int64_t size_bytes) {
+                    return map_host_memory(size_bytes);
+                }};
+    }
+    std::shared_ptr<C10Device> device =
+        value_or_throw(open_c10_device(options.device, options.device_budget_bytes), "device");
+    TorchPlace const place{.device = device->where(), .free_block = device->deleter()};
+    return {device, place, [device](std::int64_t size_bytes) {
+                return device->host_memory(size_bytes);
+            }};
+}
+
+std::unique_ptr<Tier> open_host(SessionOptions const& options, SessionDevice const& device) {
+    if (options.host_budget_bytes <= 0) {
+        return nullptr;
+    }
+    Result<void> const fits = check_host_budget(options.host_budget_bytes, read_host_limits());
+    if (!fits.ok()) {
+        throw BadOption("host_budget_bytes", fits.error().message());
+    }
+    return HostTier::open(
+        value_or_throw(device.host_memory(options.host_budget_bytes), "host_budget_bytes")
+    );
+}
+
+std::unique_ptr<Tier> open_nvme(SessionOptions const& options) {
+    if (options.nvme.empty()) {
+        return nullptr;
+    }
+    if (options.nvme_budget_bytes > 0 && options.nvme_budget_bytes < kLeastNvmeBytes) {
+        throw BadOption("nvme_budget_bytes", "less than 4 KiB, the smallest block");
+    }
+    NvmeOptions nvme;
+    nvme.folder = options.nvme;
+    nvme.capacity_bytes = options.nvme_budget_bytes;
+    nvme.allow_tmpfs = options.nvme_allow_tmpfs;
+    return value_or_throw(open_nvme_tier(nvme), "nvme");
+}
+
+HostMemory open_staging(SessionOptions const& options, SessionDevice const& device) {
+    if (options.nvme.empty() || device.device->is_host()) {
+        return {};
+    }
+    return value_or_throw(device.host_memory(kStagingBytes), "nvme");
+}
+
+}  // namespace spillway

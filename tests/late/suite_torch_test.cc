@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The runtime's suite on the late accelerator. Every case runs under a seed of its own, which a
+// failure prints; afterwards the checker has nothing to report and no byte was written that must
+// not have been.
+//
+//   spillway_late_torch_test --gtest_repeat=200 --gtest_random_seed=1000    seeds 1000 to 1199
+
+#include "late/late.h"
+#include "tier/host_tier.h"
+#include "torch_driver/c10_device.h"
+#include "torch_driver/suite.h"
+
+#include <ATen/Parallel.h>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+namespace spillway {
+namespace {
+
+std::uint64_t seed = 0;
+
+/// Even seeds leave for pinned memory, odd ones for a tier behind staging.
+std::shared_ptr<TorchSession> open_session(
+    SessionOptions options, std::unique_ptr<Tier> tier, bool any
+) {
+    options.device = "late";
+    SessionDevice device = open_session_device(options);
+    MoverOptions mover;
+    mover.own_thread = false;  // else what runs when is not the seed's to say
+    if (any && seed % 2 == 0) {
+        auto host = HostTier::open(device.host_memory(values(1024)).value());
+        return TorchSession::open_on(
+            options, std::move(device), std::move(host), nullptr, std::move(mover)
+        );
+    }
+    mover.staging = device.host_memory(values(4)).value();
+    return TorchSession::open_on(
+        options, std::move(device), nullptr, std::move(tier), std::move(mover)
+    );
+}
+
+std::uint64_t first_seed() {
+    return static_cast<std::uint64_t>(GTEST_FLAG_GET(random_seed));
+}
+
+class Seeds final : public testing::EmptyTestEventListener {
+    void OnTestIterationStart(testing::UnitTest const&, int iteration) override {
+        seed = first_seed() + static_cast<std::uint64_t>(iteration);
+    }
+    void OnTestStart(testing::TestInfo const&) override {
+        late::configure({.seed = seed, .quarantine_bytes = 1 << 20});
+    }
+    void OnTestPartResult(testing::TestPartResult const& part) override {
+        if (part.failed()) {
+            std::printf(
+                "late: seed %llu (--gtest_random_seed)\n", static_cast<unsigned long long>(seed)
+            );
+        }
+    }
+};
+
+/// The thread that ran a backward lets go of its last tensor after it has told that it is done.
+void wait_for_the_end() {
+    auto const until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    do {
+        late::wait_idle();
+    } while (late::stats().devices[0].used_bytes > 0 && std::chrono::steady_clock::now() < until);
+    late::wait_idle();
+}
+
+/// What every case is held to.
+class Checks final : public testing::EmptyTestEventListener {
+    void OnTestEnd(testing::TestInfo const& test) override {
+        if (test.result()->Skipped()) {
+            return;
+        }
+        wait_for_the_end();
+        for (late::Report const& report : late::reports()) {
+            ADD_FAILURE() << report.text();
+        }
+        EXPECT_EQ(late::damage().size(), 0U) << "bytes were written that must not have been";
+        EXPECT_EQ(late::stats().devices[0].used_bytes, 0) << "device bytes are left";
+    }
+};
+
+class Late final : public testing::Environment {
+    void SetUp() override {
+        late::install();
+        at::set_num_threads(1);
+        static bool const once = [] {
+            seed = first_seed();
+            auto& listeners = testing::UnitTest::GetInstance()->listeners();
+            listeners.Append(new Seeds);
+            listeners.Append(new Checks);
+            return true;
+        }();
+        (void)once;
+    }
+};
+
+testing::Environment* const environment = testing::AddGlobalTestEnvironment(new Late);
+
+}  // namespace
+
+Suite const& suite() {
+    static Suite const late_suite = [] {
+        late::install();
+        return Suite{
+            .device = c10::Device(c10::kPrivateUse1, 0),
+            .rows = 32,
+            .open = [](SessionOptions const& options, std::unique_ptr<Tier> tier, bool any) {
+                return open_session(options, std::move(tier), any);
+            }};
+    }();
+    return late_suite;
+}
+
+}  // namespace spillway
