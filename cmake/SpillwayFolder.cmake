@@ -18,7 +18,8 @@ function(spillway_add_subdirectory dir)
   endif()
 endfunction()
 
-# The sources of this folder: `out_sources` are what ships, `out_tests` are *_test.cc.
+# The sources of this folder: `out_sources` are what ships, `out_tests` are *_test.cc. Neither has
+# those that match SPILLWAY_LEFT_OUT, where the folder sets it.
 function(spillway_glob out_sources out_tests)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
@@ -26,6 +27,10 @@ function(spillway_glob out_sources out_tests)
     list(REMOVE_ITEM sources ${tests})
   endif()
   list(FILTER sources EXCLUDE REGEX "_bench\\.cc$")
+  if(SPILLWAY_LEFT_OUT)
+    list(FILTER sources EXCLUDE REGEX "${SPILLWAY_LEFT_OUT}")
+    list(FILTER tests EXCLUDE REGEX "${SPILLWAY_LEFT_OUT}")
+  endif()
   set(${out_sources} ${sources} PARENT_SCOPE)
   set(${out_tests} ${tests} PARENT_SCOPE)
 endfunction()

@@ -37,6 +37,7 @@ if [[ ! -e $folder/build.ninja || ${python:-} != "$(cat "$folder/python.path" 2>
     rm -f "$folder/python.path"
     log=$folder.configure.log
     cmake --preset "$preset" -B "$folder" "${options[@]}" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+    sed -n 's/^-- \(spillway: .*\)/\1/p' "$log" >&2  # what this build leaves out, and why
     [[ -n ${python:-} ]] && printf '%s' "$python" >"$folder/python.path"
 fi
 cmake --build "$folder" -j "$jobs" ${targets:+--target "${targets[@]}"} 9>&-

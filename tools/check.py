@@ -42,6 +42,8 @@ def check_tools() -> list[str]:
     suite = unittest.defaultTestLoader.discover(str(sources.ROOT / "tools"), pattern="*_test.py")
     result = unittest.TestResult()
     suite.run(result)
+    for test, why in result.skipped:
+        print(f"{test}: skipped: {why}")
     return [f"{test}: {text}" for test, text in result.failures + result.errors]
 
 

@@ -5,6 +5,7 @@
 
 #include "mover/arena.h"
 #include "spillway/session.h"
+#include "torch_driver/c10_device.h"
 #include "torch_driver/device_allocator.h"
 #include "torch_driver/torch_session.h"
 
@@ -143,8 +144,8 @@ void install_allocator() {
 }
 
 void allocate_from(std::shared_ptr<TorchSession> const& session, bool whole_process) {
-    if (!session->torch_device().is_cpu()) {
-        allocate_on_device_from(session, session->torch_device());
+    if (auto device = std::dynamic_pointer_cast<C10Device>(session->device())) {
+        allocate_on_device_from(session, std::move(device));
         return;
     }
     thread_session() = session;

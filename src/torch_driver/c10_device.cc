@@ -4,8 +4,8 @@
 #include "torch_driver/c10_device.h"
 
 #include "base/log.h"
-#include "base/rules.h"
 #include "base/units.h"
+#include "torch_driver/cuda_c10_device.h"
 #include "torch_driver/device_allocator.h"
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -74,19 +74,14 @@ Result<HostMemory> C10Device::host_memory(std::int64_t size_bytes) {
     }
 }
 
-void* C10Device::allocate_on(std::int64_t size_bytes, StreamId on) {
-    c10::StreamGuard const guard(stream(on));  // of the device, too
-    return allocator_.allocate(static_cast<std::size_t>(size_bytes)).release_context();
-}
-
-void* C10Device::try_allocate(std::int64_t size_bytes, StreamId on) noexcept {
+void* C10Device::try_on(std::int64_t size_bytes, StreamId on, c10::function_ref<void*()> allocate) {
     std::lock_guard const lock(mutex_);
     std::int64_t const used = used_bytes() + rounded(size_bytes);
     if (limit_bytes_ > 0 && used > limit_bytes_) {
         return nullptr;
     }
     try {
-        void* const block = allocate_on(size_bytes, on);
+        void* const block = allocate();
         blocks_[block] = {rounded(size_bytes), on};
         peak_bytes_ = std::max(peak_bytes_, used);
         all_peak_bytes_ = std::max(all_peak_bytes_, used);
@@ -94,6 +89,17 @@ void* C10Device::try_allocate(std::int64_t size_bytes, StreamId on) noexcept {
     } catch (c10::OutOfMemoryError const&) {
         return nullptr;  // the device, or torch's pool, is in pieces or full
     }
+}
+
+void* C10Device::try_allocate(std::int64_t size_bytes, StreamId on) noexcept {
+    return try_on(size_bytes, on, [&] {
+        c10::StreamGuard const guard(stream(on));  // of the device, too
+        return allocator_.allocate(static_cast<std::size_t>(size_bytes)).release_context();
+    });
+}
+
+bool C10Device::try_around(std::int64_t size_bytes, c10::function_ref<void*()> allocate) {
+    return try_on(size_bytes, current_stream(), allocate) != nullptr;
 }
 
 void C10Device::free(void* block) noexcept {
@@ -221,11 +227,15 @@ Result<std::shared_ptr<C10Device>> open_c10_device(
             c10::DeviceTypeName(type, true) + ":" + std::to_string(count - 1)
         );
     }
+    c10::Device const where(type, index);
+    if (type == c10::kCUDA) {
+        return open_cuda_device(where, limit_bytes);
+    }
     c10::DeviceAllocator* const allocator = install_device_allocator(type);
     if (allocator == nullptr) {
         return refused("its allocator tells no statistics, so that a budget cannot be kept");
     }
-    return std::make_shared<C10Device>(c10::Device(type, index), *allocator, limit_bytes);
+    return std::make_shared<C10Device>(where, *allocator, limit_bytes);
 }
 
 }  // namespace spillway

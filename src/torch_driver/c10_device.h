@@ -13,6 +13,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/FunctionRef.h>
 
 #include <atomic>
 #include <cstdint>
@@ -34,6 +35,10 @@ class C10Device : public Device {
     [[nodiscard]] c10::Device where() const { return where_; }
     /// How a block is freed; a storage with this deleter has one of the allocator's blocks, whole.
     [[nodiscard]] c10::DeleterFnPtr deleter() const { return allocator_.raw_deleter(); }
+
+    /// What torch asks for: `allocate` asks the allocator behind ours, on the calling thread's
+    /// stream. False, and nothing was given, where the limit or the device has no room.
+    [[nodiscard]] bool try_around(std::int64_t size_bytes, c10::function_ref<void*()> allocate);
 
     /// Memory that the device copies to and from at full speed: pinned, where that is granted; else
     /// pageable, which is said.
@@ -80,7 +85,7 @@ class C10Device : public Device {
     };
 
     [[nodiscard]] static StreamId id_of(c10::Stream const& stream) { return {stream.id()}; }
-    void* allocate_on(std::int64_t size_bytes, StreamId stream);
+    void* try_on(std::int64_t size_bytes, StreamId stream, c10::function_ref<void*()> allocate);
 
     c10::Device const where_;
     c10::DeviceAllocator& allocator_;
@@ -93,7 +98,6 @@ class C10Device : public Device {
     std::unordered_map<void const*, Block> blocks_;  ///< last given at an address
     std::int64_t peak_bytes_ = 0;                    ///< since `take_peak`
     std::int64_t all_peak_bytes_ = 0;
-    std::int64_t reserved_peak_bytes_ = 0;
 };
 
 /// The device that `name` names ("cuda", "cuda:1"), under `limit_bytes` (0: none), with torch's

@@ -3,13 +3,16 @@
 
 #include "torch_driver/device_allocator.h"
 
+#include "torch_driver/c10_device.h"
+#include "torch_driver/cuda_allocator.h"
 #include "torch_driver/torch_session.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <array>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <utility>
 
 namespace spillway {
 
@@ -17,49 +20,65 @@ namespace {
 
 constexpr std::uint8_t kPriority = 100;  // above torch's own allocators
 
-/// Who allocates on which device. Sessions are found through weak pointers: a closed one allocates
+/// Who allocates on a device. The session is found through a weak pointer: a closed one allocates
 /// no more, whoever closed it.
-class Sessions {
+struct Owner {
+    std::weak_ptr<TorchSession> session;
+    std::weak_ptr<C10Device> device;
+};
+
+class Owners {
   public:
-    void set(c10::Device device, std::shared_ptr<TorchSession> const& session) {
+    void set(c10::Device device, Owner owner) {
         std::lock_guard const lock(guard_);
-        sessions_[{device.type(), device.index()}] = session;
+        owners_[{device.type(), device.index()}] = std::move(owner);
     }
-    std::shared_ptr<TorchSession> of(c10::Device device) {
+    Owner of(c10::Device device) {
         std::lock_guard const lock(guard_);
-        auto const at = sessions_.find({device.type(), device.index()});
-        return at == sessions_.end() ? nullptr : at->second.lock();
+        auto const at = owners_.find({device.type(), device.index()});
+        return at == owners_.end() ? Owner{} : at->second;
     }
-    static Sessions& get() {
-        static auto* const sessions = new Sessions;  // leaked: tensors outlive main()
-        return *sessions;
+    static Owners& get() {
+        static auto* const owners = new Owners;  // leaked: tensors outlive main()
+        return *owners;
     }
 
   private:
     std::mutex guard_;
-    std::map<std::pair<c10::DeviceType, c10::DeviceIndex>, std::weak_ptr<TorchSession>> sessions_;
+    std::map<std::pair<c10::DeviceType, c10::DeviceIndex>, Owner> owners_;
 };
 
-c10::DataPtr allocate_through(
-    c10::DeviceAllocator& inner, c10::DeviceType type, std::size_t size_bytes
+void allocate_through(
+    std::size_t size_bytes, c10::Device device, c10::function_ref<void*()> allocate
 ) {
-    c10::Device const device = c10::impl::VirtualGuardImpl(type).getDevice();
-    std::shared_ptr<TorchSession> const session =
-        size_bytes == 0 ? nullptr : Sessions::get().of(device);
-    if (session == nullptr) {
-        return inner.allocate(size_bytes);
+    Owner const owner = Owners::get().of(device);
+    std::shared_ptr<TorchSession> const session = owner.session.lock();
+    std::shared_ptr<C10Device> const limited = owner.device.lock();
+    if (session == nullptr || limited == nullptr) {
+        allocate();
+        return;
     }
-    void* const block = session->allocate(static_cast<std::int64_t>(size_bytes));
-    return {block, block, inner.raw_deleter(), device};
+    auto const count = static_cast<std::int64_t>(size_bytes);
+    session->make_room_until(count, [&] { return limited->try_around(count, allocate); });
 }
 
+/// For backends whose allocator is the one of c10's table.
 class ForwardingDeviceAllocator final : public c10::DeviceAllocator {
   public:
     ForwardingDeviceAllocator(c10::DeviceAllocator& inner, c10::DeviceType type)
         : inner_(inner), type_(type) {}
 
     c10::DataPtr allocate(std::size_t size_bytes) override {
-        return allocate_through(inner_, type_, size_bytes);
+        if (size_bytes == 0) {
+            return inner_.allocate(0);
+        }
+        c10::DataPtr block;
+        c10::Device const device = c10::impl::VirtualGuardImpl(type_).getDevice();
+        allocate_through(size_bytes, device, [&] {
+            block = inner_.allocate(size_bytes);
+            return block.get();
+        });
+        return block;
     }
     c10::DeleterFnPtr raw_deleter() const override { return inner_.raw_deleter(); }
     void copy_data(void* to, void const* from, std::size_t count) const override {
@@ -89,6 +108,9 @@ class ForwardingDeviceAllocator final : public c10::DeviceAllocator {
 }  // namespace
 
 c10::DeviceAllocator* install_device_allocator(c10::DeviceType type) {
+    if (type == c10::kCUDA) {
+        return install_cuda_allocator(&allocate_through);
+    }
     static std::mutex guard;
     static auto* const behind = new std::map<c10::DeviceType, c10::DeviceAllocator*>;
     std::lock_guard const lock(guard);
@@ -103,8 +125,11 @@ c10::DeviceAllocator* install_device_allocator(c10::DeviceType type) {
     return inner;
 }
 
-void allocate_on_device_from(std::shared_ptr<TorchSession> const& session, c10::Device device) {
-    Sessions::get().set(device, session);
+void allocate_on_device_from(
+    std::shared_ptr<TorchSession> const& session, std::shared_ptr<C10Device> device
+) {
+    c10::Device const where = device->where();
+    Owners::get().set(where, {session, device});
 }
 
 }  // namespace spillway

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Torch's allocator of a device with streams, with ours in front of it: what a session's device is
-// asked for goes through the session, everything else as before.
+// Torch's allocators of devices with streams, with ours in front of them: what a session's device
+// is asked for goes through the session, everything else as before.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -12,14 +12,17 @@
 
 namespace spillway {
 
+class C10Device;
 class TorchSession;
 
-/// Puts our allocator in front of torch's for devices of `type`, once a process. Returns the one
-/// behind it; nullptr, and nothing is changed, where that tells no statistics.
+/// Puts ours in front of torch's for devices of `type`, once a process. Returns the one behind;
+/// nullptr, and nothing is changed, where that tells no statistics.
 c10::DeviceAllocator* install_device_allocator(c10::DeviceType type);
 
 /// From now on what any thread allocates on `device` goes through `session`, until it is closed. A
 /// later call takes its place.
-void allocate_on_device_from(std::shared_ptr<TorchSession> const& session, c10::Device device);
+void allocate_on_device_from(
+    std::shared_ptr<TorchSession> const& session, std::shared_ptr<C10Device> device
+);
 
 }  // namespace spillway

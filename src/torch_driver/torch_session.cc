@@ -110,7 +110,6 @@ TorchSession::TorchSession(
     std::int64_t min_value_bytes
 )
     : device_(std::move(device.device)),
-      torch_device_(device.place.device),
       registry_(*device_, device.place, min_value_bytes),
       loop_(std::make_unique<Loop>(std::move(options), device_, std::move(mover), registry_)) {
     registry_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
@@ -166,12 +165,8 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook) {
     }
 }
 
-void* TorchSession::allocate(std::int64_t size_bytes) {
-    for (;;) {
-        void* const memory = device_->try_allocate(size_bytes, device_->current_stream());
-        if (memory != nullptr) {
-            return memory;
-        }
+void TorchSession::make_room_until(std::int64_t size_bytes, c10::function_ref<bool()> try_once) {
+    while (!try_once()) {
         Result<void> const room = loop_->make_room(device_->rounded(size_bytes));
         if (!room.ok()) {
             TORCH_CHECK_WITH(
@@ -185,6 +180,15 @@ void* TorchSession::allocate(std::int64_t size_bytes) {
             );
         }
     }
+}
+
+void* TorchSession::allocate(std::int64_t size_bytes) {
+    void* memory = nullptr;
+    make_room_until(size_bytes, [&] {
+        memory = device_->try_allocate(size_bytes, device_->current_stream());
+        return memory != nullptr;
+    });
+    return memory;
 }
 
 void TorchSession::own(std::vector<at::Tensor> const& tensors) {

@@ -13,6 +13,7 @@
 #include "torch_driver/session_device.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
 
 #include <atomic>
 #include <cstdint>
@@ -44,11 +45,15 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     void save(SavedHook& hook, at::Tensor const& tensor);
     [[nodiscard]] at::Tensor bring_back(SavedHook const& hook);
 
-    // For the allocator.
+    // For allocators.
+    /// Calls `try_once` until it succeeds, with room made after each failure.
+    ///
+    /// Throws  c10::OutOfMemoryError: nothing more can leave
+    void make_room_until(std::int64_t size_bytes, c10::function_ref<bool()> try_once);
     [[nodiscard]] void* allocate(std::int64_t size_bytes);
 
     // For the public Session.
-    [[nodiscard]] c10::Device torch_device() const { return torch_device_; }
+    [[nodiscard]] std::shared_ptr<Device> const& device() const { return device_; }
     [[nodiscard]] Loop& loop() { return *loop_; }
     /// Throws  BadOption: they leave nothing of the device budget
     void own(std::vector<at::Tensor> const& tensors);
@@ -66,7 +71,6 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     void tell_backward_order();
 
     std::shared_ptr<Device> device_;
-    c10::Device const torch_device_;
     Registry registry_;
     std::unique_ptr<Loop> loop_;
     std::atomic<std::int64_t> saved_tensors_{0};

@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Host memory that is mapped already is locked (pinned) for every GPU of this process, so that
+// their copy engines read and write it while the host does something else.
+#pragma once
+
+#include "base/result.h"
+#include "tier/host_memory.h"
+
+namespace spillway {
+
+/// Locks all of `memory`, in one piece (a copy may not cross from one registration to the next),
+/// and makes every page of it resident. It is unlocked when the memory is given back.
+///
+/// Order   nothing may be copying there when the memory is given back
+/// Fails   Errc::unsupported (no GPU), Errc::out_of_memory, Errc::bad_argument (locked already);
+///         the memory is as it was then, and may be used pageable
+[[nodiscard]] Result<void> lock_host_memory(HostMemory& memory);
+
+}  // namespace spillway

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/cuda_c10_device.h"
+
+#include "base/log.h"
+#include "cuda_device/host_registration.h"
+#include "torch_driver/cuda_allocator.h"
+#include "torch_driver/device_allocator.h"
+
+#include <ATen/Context.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <c10/util/Exception.h>
+#include <cuda_runtime_api.h>
+
+#include <exception>
+#include <string>
+
+namespace spillway {
+
+namespace {
+
+class CudaDevice final : public C10Device {
+  public:
+    using C10Device::C10Device;
+
+    ~CudaDevice() override { (void)limit_cuda_pool(where().index(), 0); }
+
+    /// Exact: what is mapped is what is locked.
+    Result<HostMemory> host_memory(std::int64_t size_bytes) override {
+        Result<HostMemory> memory = map_host_memory(size_bytes);
+        if (memory.ok()) {
+            Result<void> const locked = lock_host_memory(*memory);
+            if (!locked.ok()) {
+                say_once(
+                    "host memory is not pinned, so copies are slower (" + locked.error().message() +
+                    ")"
+                );
+            }
+        }
+        return memory;
+    }
+
+    Result<void> copy(void* to, void const* from, std::int64_t size_bytes, StreamId on) override {
+        c10::cuda::CUDAGuard const guard(where());
+        cudaError_t const status = cudaMemcpyAsync(
+            to,
+            from,
+            static_cast<std::size_t>(size_bytes),
+            cudaMemcpyDefault,
+            c10::cuda::CUDAStream(stream(on)).stream()
+        );
+        if (status != cudaSuccess) {
+            (void)cudaGetLastError();  // it is told here, and is not the next call's
+            return Error{Errc::io, cudaGetErrorString(status), where().str()};
+        }
+        return {};
+    }
+};
+
+}  // namespace
+
+Result<std::shared_ptr<C10Device>> open_cuda_device(c10::Device where, std::int64_t limit_bytes) {
+    Result<void> const loaded = load_cuda_kernels();
+    if (!loaded.ok()) {
+        return loaded.error();
+    }
+    try {
+        at::globalContext().lazyInitDevice(c10::kCUDA);
+        c10::DeviceAllocator& allocator = *install_device_allocator(c10::kCUDA);
+        auto device = std::make_shared<CudaDevice>(where, allocator, limit_bytes);
+        Result<void> const limited = limit_cuda_pool(where.index(), limit_bytes);
+        if (!limited.ok()) {
+            return limited.error();
+        }
+        return std::shared_ptr<C10Device>(std::move(device));
+    } catch (std::exception const& failure) {
+        std::string const why = failure.what();
+        return Error{Errc::io, why.substr(0, why.find('\n')), where.str()};
+    }
+}
+
+}  // namespace spillway
