@@ -43,6 +43,7 @@ struct SessionOptions {
     bool whole_process = false;         ///< count every thread's allocations, not the opener's only
     std::string record_events = {};     ///< a file for the event and command log; empty: none
     std::string flight_record = {};     ///< a file for the last steps' log, written when one fails
+    std::string device = "cpu";         ///< "cpu", "cuda", "cuda:1"
 };
 
 /// An option that cannot be: thrown by `Session::open`, with one line that says why.

@@ -25,15 +25,21 @@ class LanguageModel : public torch::nn::Module {
 /// GPT-2-style: learned positions, layer norm before each part, GELU, tied head.
 ///
 /// Source  Radford et al., Language Models are Unsupervised Multitask Learners, 2019
-[[nodiscard]] std::shared_ptr<LanguageModel> make_gpt2(ModelShape const& shape, std::int64_t seed);
+[[nodiscard]] std::shared_ptr<LanguageModel> make_gpt2(
+    ModelShape const& shape, std::int64_t seed, c10::Device device
+);
 
 /// LLaMA-style: rotary positions, RMS norm, SwiGLU, grouped queries, head of its own.
 ///
 /// Source  Touvron et al., Llama 2: Open Foundation and Fine-Tuned Chat Models, 2023
-[[nodiscard]] std::shared_ptr<LanguageModel> make_llama(ModelShape const& shape, std::int64_t seed);
+[[nodiscard]] std::shared_ptr<LanguageModel> make_llama(
+    ModelShape const& shape, std::int64_t seed, c10::Device device
+);
 
-/// The model of `shape` with first weights that depend on `seed` alone.
-[[nodiscard]] std::shared_ptr<LanguageModel> make_model(ModelShape const& shape, std::int64_t seed);
+/// The model of `shape` on `device`, with first weights that depend on `seed` alone.
+[[nodiscard]] std::shared_ptr<LanguageModel> make_model(
+    ModelShape const& shape, std::int64_t seed, c10::Device device
+);
 
 /// Mean cross entropy of `logits` against `targets` [batch, sequence] i64; a scalar in fp32.
 [[nodiscard]] at::Tensor loss_of(at::Tensor const& logits, at::Tensor const& targets);
