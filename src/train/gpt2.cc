@@ -115,8 +115,9 @@ class Gpt2 : public LanguageModel {
     at::Tensor forward(at::Tensor const& ids) override {
         at::Tensor const positions = at::arange(ids.size(1), ids.options());
         at::Tensor x = drop_(tokens_->forward(ids) + positions_->forward(positions));
-        for (auto const& block : *blocks_) {
-            x = block->as<Block>()->forward(x);
+        for (auto const& module : *blocks_) {
+            auto* const block = module->as<Block>();
+            x = run([block](at::Tensor const& y) { return block->forward(y); }, x);
         }
         return at::linear(norm_->forward(x), tokens_->weight);
     }

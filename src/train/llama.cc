@@ -164,14 +164,6 @@ struct Decoder : nn::Module {
         }
     }
 
-    at::Tensor forward(at::Tensor const& ids) {
-        at::Tensor x = tokens->forward(ids);
-        for (auto const& block : *blocks) {
-            x = block->as<Block>()->forward(x, *rotary);
-        }
-        return norm->forward(x);
-    }
-
     std::shared_ptr<Embedding> tokens;
     std::shared_ptr<Rotary> rotary;
     nn::ModuleList blocks;
@@ -187,7 +179,13 @@ class Llama : public LanguageModel {
     }
 
     at::Tensor forward(at::Tensor const& ids) override {
-        return head_->forward(decoder_->forward(ids));
+        at::Tensor x = decoder_->tokens->forward(ids);
+        Rotary const& rotary = *decoder_->rotary;
+        for (auto const& module : *decoder_->blocks) {
+            auto* const block = module->as<Block>();
+            x = run([=, &rotary](at::Tensor const& y) { return block->forward(y, rotary); }, x);
+        }
+        return head_->forward(decoder_->norm->forward(x));
     }
 
   private:

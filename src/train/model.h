@@ -10,9 +10,15 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 
 namespace spillway::train {
+
+/// One block of a model, [batch, sequence, width] in and out. It lives as long as the model and may
+/// be called again.
+using RunBlock = std::function<at::Tensor(at::Tensor const&)>;
 
 /// A language model: ids in, logits over the vocabulary out.
 ///
@@ -20,6 +26,20 @@ namespace spillway::train {
 class LanguageModel : public torch::nn::Module {
   public:
     virtual at::Tensor forward(at::Tensor const& ids) = 0;
+
+    /// From now on `runner` runs each block in forward: for measurements that compare with
+    /// checkpointing by blocks.
+    void run_blocks_by(std::function<at::Tensor(RunBlock const&, at::Tensor const&)> runner) {
+        runner_ = std::move(runner);
+    }
+
+  protected:
+    [[nodiscard]] at::Tensor run(RunBlock const& block, at::Tensor const& x) const {
+        return runner_ ? runner_(block, x) : block(x);
+    }
+
+  private:
+    std::function<at::Tensor(RunBlock const&, at::Tensor const&)> runner_;
 };
 
 /// GPT-2-style: learned positions, layer norm before each part, GELU, tied head.
