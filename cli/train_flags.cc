@@ -161,7 +161,7 @@ void add_training(CLI::App& app, TrainOptions& options) {
     group.fraction("--beta2", options.beta2, "AdamW's", {0.0, 1.0, true});
     group.fraction("--clip", options.clip, "most the gradients' norm may be; 0: any", {0.0, 1e9});
     group.word("--precision", options.precision, "fp32, or bf16 by autocast", "NAME", "fp32");
-    group.word("--device", options.device, "cpu; cuda is for a later build", "NAME", "cpu");
+    group.word("--device", options.device, "cpu, cuda (the first GPU) or cuda:N", "NAME", "cpu");
     group.whole(
         "--threads",
         options.threads,
@@ -176,7 +176,8 @@ void add_budget(CLI::App& app, TrainOptions& options, TrainText& text) {
     group.word(
         "--device-budget",
         text.device_budget,
-        "most bytes of the device, a hard cap; % is of this machine's memory or its cgroup's limit",
+        "most bytes of the device, a hard cap; % (cpu only) is of this machine's memory or its "
+        "cgroup's limit",
         "SIZE",
         "none: nothing is moved"
     );
@@ -234,7 +235,7 @@ void add_output(CLI::App& app, TrainOptions& options) {
     group.yes(
         "--count-allocations",
         options.count_allocations,
-        "count a plain run's allocations (slower; for measurements)"
+        "count a plain run's allocations (slower; for measurements); a GPU's allocator always does"
     );
     group.word(
         "--flight-record",
@@ -265,6 +266,14 @@ void read_sizes(TrainText const& text, TrainOptions& options) {
     options.device_budget_typed = text.device_budget;
     options.host_budget_typed = text.host_budget;
     options.nvme_budget_typed = text.nvme_budget;
+    // Whose memory that is a share of, torch would have to say, and this program does not link it.
+    if (text.device_budget.ends_with('%') && options.device != "cpu") {
+        throw CLI::ValidationError(
+            "--device-budget",
+            "'" + text.device_budget + "' is a share of this machine's memory, not of --device " +
+                options.device + "'s; say how much, as in 16GiB"
+        );
+    }
     if (!text.device_budget.empty()) {
         options.device_budget_bytes =
             size_of("--device-budget", text.device_budget, memory_bytes());

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// torch's automatic mixed precision on the CPU, for the length of a scope.
+// torch's automatic mixed precision on one kind of device, for the length of a scope.
 #pragma once
 
 #include <ATen/autocast_mode.h>
@@ -12,10 +12,10 @@ namespace spillway::train {
 /// of the scope, as torch.autocast does.
 class Autocast {
   public:
-    explicit Autocast(bool wanted) : wanted_(wanted) {
+    Autocast(bool wanted, c10::DeviceType type) : wanted_(wanted), type_(type) {
         if (wanted_) {
-            at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-            at::autocast::set_autocast_enabled(at::kCPU, true);
+            at::autocast::set_autocast_dtype(type_, at::kBFloat16);
+            at::autocast::set_autocast_enabled(type_, true);
             at::autocast::increment_nesting();
         }
     }
@@ -24,7 +24,7 @@ class Autocast {
             if (at::autocast::decrement_nesting() == 0) {
                 at::autocast::clear_cache();
             }
-            at::autocast::set_autocast_enabled(at::kCPU, false);
+            at::autocast::set_autocast_enabled(type_, false);
         }
     }
     Autocast(Autocast const&) = delete;
@@ -32,6 +32,7 @@ class Autocast {
 
   private:
     bool wanted_;
+    c10::DeviceType type_;
 };
 
 }  // namespace spillway::train

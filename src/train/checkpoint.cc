@@ -10,6 +10,7 @@
 #include "train/safetensors.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -46,17 +47,34 @@ std::vector<NamedTensor> states_of(LanguageModel const& model, torch::optim::Ada
 
 std::span<std::byte> bytes_of(at::Tensor const& tensor) {
     TORCH_CHECK(
-        tensor.is_contiguous() && tensor.scalar_type() == at::kFloat, "states are fp32, contiguous"
+        tensor.is_cpu() && tensor.is_contiguous() && tensor.scalar_type() == at::kFloat,
+        "states are fp32, contiguous"
     );
     return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
 }
 
+// A device's tensors come to the host one at a time.
 std::string write_all(std::string const& path, std::vector<NamedTensor> const& tensors) {
+    at::Tensor here;
     std::vector<TensorToWrite> lines;
-    for (auto const& [name, tensor] : tensors) {
-        lines.push_back({name, "F32", tensor.sizes().vec(), bytes_of(tensor)});
+    for (NamedTensor const& from : tensors) {
+        auto const bytes = [&here, tensor = from.tensor] {
+            here = tensor.detach().cpu();
+            return bytes_of(here);
+        };
+        lines.push_back({from.name, "F32", from.tensor.sizes().vec(), bytes});
     }
     return write_tensors(path, lines);
+}
+
+void read_into(at::Tensor const& tensor, InputFile const& file, std::int64_t offset) {
+    if (tensor.is_cpu()) {
+        file.read(offset, bytes_of(tensor));
+        return;
+    }
+    at::Tensor const here = at::empty(tensor.sizes(), tensor.scalar_type());
+    file.read(offset, bytes_of(here));
+    tensor.copy_(here);
 }
 
 // Reads every tensor of the file into the one of its name; both sides must have the same names.
@@ -73,7 +91,7 @@ void read_all(InputFile const& file, TensorIndex const& index, std::vector<Named
             entry.dtype != "F32") {
             throw FileError(file.path() + ": tensor '" + entry.name + "' is not this model's");
         }
-        file.read(index.data_begin + entry.begin, bytes_of(found->tensor));
+        read_into(found->tensor, file, index.data_begin + entry.begin);
         std::swap(*found, tensors.back());
         tensors.pop_back();
     }

@@ -4,6 +4,7 @@
 // LLaMA 2: names of parameters as on the Hugging Face hub, so that its files can be read later.
 
 #include "train/initialize.h"
+#include "train/layers.h"
 #include "train/model.h"
 
 #include <ATen/ops/arange.h>
@@ -16,8 +17,6 @@
 #include <ATen/ops/silu.h>
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/dropout.h>
-#include <torch/nn/modules/embedding.h>
-#include <torch/nn/modules/linear.h>
 
 namespace spillway::train {
 
@@ -25,13 +24,13 @@ namespace {
 
 namespace nn = torch::nn;
 
-nn::Linear without_bias(std::int64_t in, std::int64_t out) {
-    return nn::Linear(nn::LinearOptions(in, out).bias(false));
+std::shared_ptr<Linear> without_bias(std::int64_t in, std::int64_t out, c10::Device device) {
+    return std::make_shared<Linear>(in, out, /*biased=*/false, device);
 }
 
 struct RmsNorm : nn::Module {
-    explicit RmsNorm(std::int64_t width)
-        : weight(register_parameter("weight", at::ones({width}))) {}
+    RmsNorm(std::int64_t width, c10::Device device)
+        : weight(register_parameter("weight", at::ones({width}, device))) {}
 
     at::Tensor forward(at::Tensor const& x) const {
         constexpr double kEpsilon = 1e-5;
@@ -41,17 +40,18 @@ struct RmsNorm : nn::Module {
     at::Tensor weight;
 };
 
-/// The cosines and sines of rotary positions [positions, head width]; not parameters.
+/// The cosines and sines of rotary positions [positions, head width]; not parameters. They come
+/// from the CPU, so that they are the same on every device.
 struct Rotary : nn::Module {
-    Rotary(std::int64_t positions, std::int64_t head_width) {
+    Rotary(std::int64_t positions, std::int64_t head_width, c10::Device device) {
         constexpr double kBase = 10000.0;
         at::Tensor const exponent =
             at::arange(0, head_width, 2, at::kFloat) / static_cast<double>(head_width);
         at::Tensor const angles =
             at::outer(at::arange(positions, at::kFloat), at::pow(kBase, exponent).reciprocal());
         at::Tensor const both = at::cat({angles, angles}, -1);
-        cosines = register_buffer("cosines", both.cos());
-        sines = register_buffer("sines", both.sin());
+        cosines = register_buffer("cosines", both.cos().to(device));
+        sines = register_buffer("sines", both.sin().to(device));
     }
 
     /// Turns x [batch, heads, sequence, head width] by its positions.
@@ -68,15 +68,15 @@ struct Rotary : nn::Module {
 };
 
 struct Attention : nn::Module {
-    explicit Attention(ModelShape const& shape)
+    Attention(ModelShape const& shape, c10::Device device)
         : heads(shape.heads),
           kv_heads(shape.kv_heads),
           head_width(shape.head_width()),
           dropout(shape.dropout),
-          q(register_module("q_proj", without_bias(shape.width, shape.width))),
-          k(register_module("k_proj", without_bias(shape.width, kv_heads * head_width))),
-          v(register_module("v_proj", without_bias(shape.width, kv_heads * head_width))),
-          out(register_module("o_proj", without_bias(shape.width, shape.width))) {}
+          q(register_module("q_proj", without_bias(shape.width, shape.width, device))),
+          k(register_module("k_proj", without_bias(shape.width, kv_heads * head_width, device))),
+          v(register_module("v_proj", without_bias(shape.width, kv_heads * head_width, device))),
+          out(register_module("o_proj", without_bias(shape.width, shape.width, device))) {}
 
     at::Tensor forward(at::Tensor const& x, Rotary const& rotary) {
         auto const batch = x.size(0);
@@ -84,13 +84,15 @@ struct Attention : nn::Module {
         auto const split = [&](at::Tensor const& y, std::int64_t parts) {
             return y.view({batch, sequence, parts, head_width}).transpose(1, 2);
         };
-        at::Tensor const queries = rotary.forward(split(q(x), heads));
-        at::Tensor const keys = shared(rotary.forward(split(k(x), kv_heads)));
-        at::Tensor const values = shared(split(v(x), kv_heads));
+        at::Tensor const queries = rotary.forward(split(q->forward(x), heads));
+        at::Tensor const keys = shared(rotary.forward(split(k->forward(x), kv_heads)));
+        at::Tensor const values = shared(split(v->forward(x), kv_heads));
         at::Tensor const mixed_values = at::scaled_dot_product_attention(
             queries, keys, values, {}, is_training() ? dropout : 0.0, /*is_causal=*/true
         );
-        return out(mixed_values.transpose(1, 2).reshape({batch, sequence, heads * head_width}));
+        return out->forward(
+            mixed_values.transpose(1, 2).reshape({batch, sequence, heads * head_width})
+        );
     }
 
     /// Each key and value head serves heads / kv_heads query heads.
@@ -102,32 +104,36 @@ struct Attention : nn::Module {
     std::int64_t kv_heads;
     std::int64_t head_width;
     double dropout;
-    nn::Linear q;
-    nn::Linear k;
-    nn::Linear v;
-    nn::Linear out;
+    std::shared_ptr<Linear> q;
+    std::shared_ptr<Linear> k;
+    std::shared_ptr<Linear> v;
+    std::shared_ptr<Linear> out;
 };
 
 struct FeedForward : nn::Module {
-    explicit FeedForward(ModelShape const& shape)
-        : gate(register_module("gate_proj", without_bias(shape.width, shape.hidden))),
-          up(register_module("up_proj", without_bias(shape.width, shape.hidden))),
-          down(register_module("down_proj", without_bias(shape.hidden, shape.width))) {}
+    FeedForward(ModelShape const& shape, c10::Device device)
+        : gate(register_module("gate_proj", without_bias(shape.width, shape.hidden, device))),
+          up(register_module("up_proj", without_bias(shape.width, shape.hidden, device))),
+          down(register_module("down_proj", without_bias(shape.hidden, shape.width, device))) {}
 
-    at::Tensor forward(at::Tensor const& x) { return down(at::silu(gate(x)) * up(x)); }
+    at::Tensor forward(at::Tensor const& x) {
+        return down->forward(at::silu(gate->forward(x)) * up->forward(x));
+    }
 
-    nn::Linear gate;
-    nn::Linear up;
-    nn::Linear down;
+    std::shared_ptr<Linear> gate;
+    std::shared_ptr<Linear> up;
+    std::shared_ptr<Linear> down;
 };
 
 struct Block : nn::Module {
-    explicit Block(ModelShape const& shape)
-        : norm_1(register_module("input_layernorm", std::make_shared<RmsNorm>(shape.width))),
-          attention(register_module("self_attn", std::make_shared<Attention>(shape))),
-          norm_2(register_module("post_attention_layernorm", std::make_shared<RmsNorm>(shape.width))
+    Block(ModelShape const& shape, c10::Device device)
+        : norm_1(register_module("input_layernorm", std::make_shared<RmsNorm>(shape.width, device))
           ),
-          feed_forward(register_module("mlp", std::make_shared<FeedForward>(shape))),
+          attention(register_module("self_attn", std::make_shared<Attention>(shape, device))),
+          norm_2(register_module(
+              "post_attention_layernorm", std::make_shared<RmsNorm>(shape.width, device)
+          )),
+          feed_forward(register_module("mlp", std::make_shared<FeedForward>(shape, device))),
           drop(register_module("dropout", nn::Dropout(shape.dropout))) {}
 
     at::Tensor forward(at::Tensor x, Rotary const& rotary) {
@@ -144,27 +150,21 @@ struct Block : nn::Module {
 
 /// The part that the hub's files call "model": all but the head.
 struct Decoder : nn::Module {
-    explicit Decoder(ModelShape const& shape)
-        : tokens(register_module("embed_tokens", nn::Embedding(shape.vocab_size, shape.width))),
+    Decoder(ModelShape const& shape, c10::Device device)
+        : tokens(register_module(
+              "embed_tokens", std::make_shared<Embedding>(shape.vocab_size, shape.width, device)
+          )),
           rotary(register_module(
-              "rotary", std::make_shared<Rotary>(shape.positions, shape.head_width())
+              "rotary", std::make_shared<Rotary>(shape.positions, shape.head_width(), device)
           )),
           blocks(register_module("layers", nn::ModuleList())),
-          norm(register_module("norm", std::make_shared<RmsNorm>(shape.width))) {
+          norm(register_module("norm", std::make_shared<RmsNorm>(shape.width, device))) {
         for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-            blocks->push_back(std::make_shared<Block>(shape));
+            blocks->push_back(std::make_shared<Block>(shape, device));
         }
     }
 
-    at::Tensor forward(at::Tensor const& ids) {
-        at::Tensor x = tokens(ids);
-        for (auto const& block : *blocks) {
-            x = block->as<Block>()->forward(x, *rotary);
-        }
-        return norm->forward(x);
-    }
-
-    nn::Embedding tokens;
+    std::shared_ptr<Embedding> tokens;
     std::shared_ptr<Rotary> rotary;
     nn::ModuleList blocks;
     std::shared_ptr<RmsNorm> norm;
@@ -172,19 +172,27 @@ struct Decoder : nn::Module {
 
 class Llama : public LanguageModel {
   public:
-    Llama(ModelShape const& shape, std::int64_t seed)
-        : decoder_(register_module("model", std::make_shared<Decoder>(shape))),
-          head_(register_module("lm_head", without_bias(shape.width, shape.vocab_size))) {
+    Llama(ModelShape const& shape, std::int64_t seed, c10::Device device)
+        : decoder_(register_module("model", std::make_shared<Decoder>(shape, device))),
+          head_(register_module("lm_head", without_bias(shape.width, shape.vocab_size, device))) {
         initialize(seed);
     }
 
-    at::Tensor forward(at::Tensor const& ids) override { return head_(decoder_->forward(ids)); }
+    at::Tensor forward(at::Tensor const& ids) override {
+        at::Tensor x = decoder_->tokens->forward(ids);
+        Rotary const& rotary = *decoder_->rotary;
+        for (auto const& module : *decoder_->blocks) {
+            auto* const block = module->as<Block>();
+            x = run([=, &rotary](at::Tensor const& y) { return block->forward(y, rotary); }, x);
+        }
+        return head_->forward(decoder_->norm->forward(x));
+    }
 
   private:
     void initialize(std::int64_t seed) {
         constexpr double kDeviation = 0.02;
         Initializer draw(seed);
-        draw.normal(decoder_->tokens, kDeviation);
+        draw.normal(*decoder_->tokens, kDeviation);
         for (auto const& module : *decoder_->blocks) {
             auto const* block = module->as<Block>();
             for (auto const& linear :
@@ -195,20 +203,22 @@ class Llama : public LanguageModel {
                   block->feed_forward->gate,
                   block->feed_forward->up,
                   block->feed_forward->down}) {
-                draw.normal(linear, kDeviation);
+                draw.normal(*linear, kDeviation);
             }
         }
-        draw.normal(head_, kDeviation);
+        draw.normal(*head_, kDeviation);
     }
 
     std::shared_ptr<Decoder> decoder_;
-    nn::Linear head_;
+    std::shared_ptr<Linear> head_;
 };
 
 }  // namespace
 
-std::shared_ptr<LanguageModel> make_llama(ModelShape const& shape, std::int64_t seed) {
-    return std::make_shared<Llama>(shape, seed);
+std::shared_ptr<LanguageModel> make_llama(
+    ModelShape const& shape, std::int64_t seed, c10::Device device
+) {
+    return std::make_shared<Llama>(shape, seed, device);
 }
 
 }  // namespace spillway::train

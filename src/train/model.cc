@@ -7,8 +7,11 @@
 
 namespace spillway::train {
 
-std::shared_ptr<LanguageModel> make_model(ModelShape const& shape, std::int64_t seed) {
-    return shape.style == Style::gpt2 ? make_gpt2(shape, seed) : make_llama(shape, seed);
+std::shared_ptr<LanguageModel> make_model(
+    ModelShape const& shape, std::int64_t seed, c10::Device device
+) {
+    return shape.style == Style::gpt2 ? make_gpt2(shape, seed, device)
+                                      : make_llama(shape, seed, device);
 }
 
 at::Tensor loss_of(at::Tensor const& logits, at::Tensor const& targets) {

@@ -26,7 +26,7 @@ class EachStyle : public testing::TestWithParam<Style> {};
 TEST_P(EachStyle, has_as_many_parameters_as_its_shape_says) {
     ModelShape const shape = tiny(GetParam());
     std::int64_t count = 0;
-    for (auto const& parameter : make_model(shape, 1)->parameters()) {
+    for (auto const& parameter : make_model(shape, 1, at::kCPU)->parameters()) {
         count += parameter.numel();
     }
     EXPECT_EQ(count, parameter_count(shape));
@@ -34,9 +34,9 @@ TEST_P(EachStyle, has_as_many_parameters_as_its_shape_says) {
 
 TEST_P(EachStyle, weights_depend_on_the_seed_alone) {
     ModelShape const shape = tiny(GetParam());
-    auto const first = make_model(shape, 1)->parameters();
-    auto const again = make_model(shape, 1)->parameters();
-    auto const other = make_model(shape, 2)->parameters();
+    auto const first = make_model(shape, 1, at::kCPU)->parameters();
+    auto const again = make_model(shape, 1, at::kCPU)->parameters();
+    auto const other = make_model(shape, 2, at::kCPU)->parameters();
     for (std::size_t at = 0; at < first.size(); ++at) {
         EXPECT_TRUE(at::equal(first[at], again[at]));
     }
@@ -46,7 +46,7 @@ TEST_P(EachStyle, weights_depend_on_the_seed_alone) {
 TEST_P(EachStyle, a_token_sees_no_later_one) {
     at::NoGradGuard const no_grad;
     ModelShape const shape = tiny(GetParam());
-    auto const model = make_model(shape, 3);
+    auto const model = make_model(shape, 3, at::kCPU);
     at::Tensor const ids = at::zeros({1, shape.sequence}, at::kLong);
     at::Tensor const before = model->forward(ids);
     EXPECT_EQ(before.sizes(), (at::IntArrayRef{1, shape.sequence, shape.vocab_size}));
@@ -59,7 +59,7 @@ TEST_P(EachStyle, a_token_sees_no_later_one) {
 
 TEST_P(EachStyle, every_parameter_gets_a_gradient_and_the_first_loss_is_that_of_chance) {
     ModelShape const shape = tiny(GetParam());
-    auto const model = make_model(shape, 4);
+    auto const model = make_model(shape, 4, at::kCPU);
     at::Tensor const ids = at::zeros({2, shape.sequence}, at::kLong);
     at::Tensor const loss = loss_of(model->forward(ids), ids + 1);
     loss.backward();

@@ -7,6 +7,7 @@
 #include "train/bad_value.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_folder.h"
+#include "train/device.h"
 #include "train/files.h"
 #include "train/settings.h"
 
@@ -24,12 +25,6 @@ namespace spillway::train {
 namespace {
 
 void check_choices(TrainOptions const& options) {
-    if (options.device == "cuda") {
-        refuse("--device", "cuda", "not in this build; --device cpu is");
-    }
-    if (options.device != "cpu") {
-        refuse("--device", options.device, "no such device; there is cpu");
-    }
     if (options.precision != "fp32" && options.precision != "bf16") {
         refuse("--precision", options.precision, "no such precision; there are fp32 and bf16");
     }
@@ -155,6 +150,7 @@ Prepared& Prepared::operator=(Prepared&&) noexcept = default;
 Prepared prepare(TrainOptions const& options) {
     Prepared prepared;
     check_choices(options);
+    prepared.device = device_of(options.device);
     prepared.shape = shape_of(options);
     check_paths(options);
     if (!options.resume.empty()) {
@@ -163,6 +159,7 @@ Prepared prepare(TrainOptions const& options) {
     }
     prepared.corpus = read_corpus(options.data, prepared.shape.sequence + 1);
     check_state_fits(options, prepared.shape);
+    check_device(options.device, prepared.device, &load_cuda);
     return prepared;
 }
 

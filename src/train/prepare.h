@@ -8,6 +8,8 @@
 #include "train/data.h"
 #include "train/model_shape.h"
 
+#include <c10/core/Device.h>
+
 #include <memory>
 
 namespace spillway::train {
@@ -16,6 +18,7 @@ class SavedRun;
 
 /// What a run starts from.
 struct Prepared {
+    c10::Device device = c10::kCPU;
     ModelShape shape;
     Corpus corpus;
     std::unique_ptr<SavedRun> resumed;  ///< null: starts afresh

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What the kernel says of this process.
+// What the kernel, and the allocator of an accelerator, say of this process. Free of torch.
 #pragma once
 
 #include <cstdint>
@@ -22,5 +22,11 @@ struct DiskBytes {
 };
 
 [[nodiscard]] std::optional<DiskBytes> disk_bytes();
+
+/// Most bytes of an accelerator at one time (train/device.h asks for them).
+struct DeviceMemory {
+    std::int64_t allocated_peak_bytes = 0;  ///< in tensors, as the allocator rounds
+    std::int64_t reserved_peak_bytes = 0;   ///< taken from the device, its caches included
+};
 
 }  // namespace spillway::train

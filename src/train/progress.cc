@@ -37,9 +37,10 @@ std::string duration_of(double seconds) {
 
 std::string line_of(StepNews const& news) {
     std::string line = formatted(
-        "step %lld/%lld  loss %.4f  %.0f tokens/s",
+        "step %lld/%lld on %s  loss %.4f  %.0f tokens/s",
         static_cast<long long>(news.step),
         static_cast<long long>(news.total),
+        news.device.c_str(),
         news.loss,
         news.tokens_per_s
     );

@@ -18,11 +18,13 @@ struct StepNews {
     double loss = 0;
     double tokens_per_s = 0;
     double seconds_left = 0;
+    std::string device = "cpu";
     std::optional<std::int64_t> device_peak_bytes;  ///< nothing in a plain run
     std::optional<double> nvme_bytes_per_s;
 };
 
-/// "step 12/50  loss 3.2145  1612 tokens/s  device peak 612.3 MiB  nvme 0.84 GB/s  4m12s left"
+/// "step 12/50 on cpu  loss 3.2145  1612 tokens/s  device peak 612.3 MiB  nvme 0.84 GB/s  4m12s
+/// left"
 [[nodiscard]] std::string line_of(StepNews const& news);
 
 /// Writes to stderr: one line that is written over on a terminal, else a line at most every second

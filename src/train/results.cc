@@ -66,6 +66,10 @@ Json json_of(Report const& report) {
         {"staging_bytes", report.staging_bytes}};
 }
 
+Json of_device(Results const& results, std::int64_t DeviceMemory::*bytes) {
+    return results.device_memory ? Json(*results.device_memory.*bytes) : Json(nullptr);
+}
+
 Json moved(Results const& results, std::int64_t DiskBytes::*direction) {
     if (!results.disk_before || !results.disk_after) {
         return nullptr;
@@ -105,6 +109,11 @@ std::string summary_of(Results const& results) {
     if (results.allocator_peak_bytes) {
         line += ", device peak " + format_size(*results.allocator_peak_bytes);
     }
+    if (results.device_memory) {
+        line += ", " + results.device + " allocated " +
+                format_size(results.device_memory->allocated_peak_bytes) + " and reserved " +
+                format_size(results.device_memory->reserved_peak_bytes) + " at most";
+    }
     if (results.process_peak_bytes) {
         line += ", process peak " + format_size(*results.process_peak_bytes);
     }
@@ -127,6 +136,9 @@ std::string text_of(Results const& results) {
         {"losses", losses},
         {"step_seconds", results.step_seconds},
         {"tokens_per_second", tokens_per_second},
+        {"device", results.device},
+        {"device_allocated_peak_bytes", of_device(results, &DeviceMemory::allocated_peak_bytes)},
+        {"device_reserved_peak_bytes", of_device(results, &DeviceMemory::reserved_peak_bytes)},
         {"allocator_peak_bytes", or_null(results.allocator_peak_bytes)},
         {"process_peak_bytes", or_null(results.process_peak_bytes)},
         {"baseline_rss_bytes", or_null(results.baseline_rss_bytes)},

@@ -22,6 +22,8 @@ struct Results {
     std::vector<float> losses;
     std::vector<double> step_seconds;
     std::int64_t tokens_per_step = 0;
+    std::string device = "cpu";
+    std::optional<DeviceMemory> device_memory;  ///< nothing on the CPU
     std::optional<std::int64_t> allocator_peak_bytes;
     std::optional<std::int64_t> process_peak_bytes;
     std::optional<std::int64_t> baseline_rss_bytes;

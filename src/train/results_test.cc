@@ -26,6 +26,8 @@ TEST(results, what_is_not_known_is_null) {
     auto const json = nlohmann::json::parse(text_of({}));
     for (char const* const name :
          {"error",
+          "device_allocated_peak_bytes",
+          "device_reserved_peak_bytes",
           "allocator_peak_bytes",
           "process_peak_bytes",
           "baseline_rss_bytes",
@@ -37,6 +39,7 @@ TEST(results, what_is_not_known_is_null) {
         EXPECT_TRUE(json.contains(name) && json[name].is_null()) << name;
     }
     EXPECT_EQ(json["ok"], false);
+    EXPECT_EQ(json["device"], "cpu");
     EXPECT_EQ(json["steps"], 0);
 }
 
@@ -66,6 +69,19 @@ TEST(results, the_summary_says_what_is_known) {
     );
 }
 
+TEST(results, an_accelerator_is_named_with_what_its_allocator_says) {
+    Results results;
+    results.device = "cuda:1";
+    results.device_memory = DeviceMemory{1 << 20, 3 << 20};
+    auto const json = nlohmann::json::parse(text_of(results));
+    EXPECT_EQ(json["device"], "cuda:1");
+    EXPECT_EQ(json["device_allocated_peak_bytes"], 1 << 20);
+    EXPECT_EQ(json["device_reserved_peak_bytes"], 3 << 20);
+    EXPECT_EQ(
+        summary_of(results), "0 steps, cuda:1 allocated 1.0 MiB and reserved 3.0 MiB at most"
+    );
+}
+
 TEST(results, disk_bytes_are_what_came_in_between) {
     Results results;
     results.disk_before = DiskBytes{.read = 10, .written = 20};
@@ -86,12 +102,14 @@ TEST(progress, the_line_says_all_that_is_known) {
         .nvme_bytes_per_s = 8.4e8};
     EXPECT_EQ(
         line_of(news),
-        "step 12/50  loss 3.2145  1612 tokens/s  device peak 612.3 MiB  nvme 0.84 GB/s  4m12s left"
+        "step 12/50 on cpu  loss 3.2145  1612 tokens/s  device peak 612.3 MiB  nvme 0.84 GB/s  "
+        "4m12s left"
     );
     news.device_peak_bytes.reset();
     news.nvme_bytes_per_s.reset();
     news.seconds_left = 7000;
-    EXPECT_EQ(line_of(news), "step 12/50  loss 3.2145  1612 tokens/s  1h56m left");
+    news.device = "cuda:1";
+    EXPECT_EQ(line_of(news), "step 12/50 on cuda:1  loss 3.2145  1612 tokens/s  1h56m left");
 }
 
 TEST(process_stats, this_process_has_a_size) {

@@ -5,6 +5,7 @@
 
 #include "train/bad_value.h"
 #include "train/checkpoint.h"
+#include "train/device.h"
 #include "train/files.h"
 #include "train/interrupt.h"
 #include "train/prepare.h"
@@ -15,6 +16,7 @@
 #include "train/warm_up.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
@@ -47,11 +49,16 @@ class Run {
     Run(TrainOptions const& options, Budget& budget, Prepared prepared)
         : options_(options), budget_(budget), prepared_(std::move(prepared)) {
         results_.settings = all_settings(options_, prepared_.shape, prepared_.corpus).dump();
+        results_.device = name_of(prepared_.device);
         results_.tokens_per_step =
             prepared_.shape.batch * prepared_.shape.sequence * options_.accumulate;
     }
 
     int go() {
+        c10::OptionalDeviceGuard device;  // a GPU's context is made where the run is, only there
+        if (!prepared_.device.is_cpu()) {
+            device.reset_device(prepared_.device);
+        }
         warm();
         budget_.open();
         int code = kFailed;
@@ -81,12 +88,14 @@ class Run {
             at::set_num_threads(static_cast<int>(options_.threads));
         }
         budget_.prepare();
-        warm_up(prepared_.shape.style, options_.precision);
+        warm_up(prepared_.shape.style, options_.precision, prepared_.device);
         results_.baseline_rss_bytes = resident_bytes();
     }
 
     int train() {
-        trainer_ = std::make_unique<Trainer>(options_, prepared_.shape, prepared_.corpus, budget_);
+        trainer_ = std::make_unique<Trainer>(
+            options_, prepared_.shape, prepared_.corpus, budget_, prepared_.device
+        );
         start();
         results_.disk_before = disk_bytes();
         while (step_ < options_.steps && !interrupt_.asked()) {
@@ -147,6 +156,7 @@ class Run {
         auto const begin = std::chrono::steady_clock::now();
         auto const before = budget_.report();
         results_.losses.push_back(trainer_->step(step_));
+        synchronize(prepared_.device);
         ++step_;
         std::chrono::duration<double> const took = std::chrono::steady_clock::now() - begin;
         results_.step_seconds.push_back(took.count());
@@ -161,13 +171,21 @@ class Run {
             .tokens_per_s = static_cast<double>(results_.tokens_per_step) / seconds,
             .seconds_left =
                 usual_step_seconds(results_) * static_cast<double>(options_.steps - step_),
-            .device_peak_bytes = budget_.allocator_peak_bytes(),
+            .device = results_.device,
+            .device_peak_bytes = device_peak_bytes(),
             .nvme_bytes_per_s = std::nullopt};
         if (auto const after = budget_.report(); after && !options_.nvme.empty()) {
             auto const moved = after->nvme_moved_bytes - before->nvme_moved_bytes;
             news.nvme_bytes_per_s = static_cast<double>(moved) / seconds;
         }
         progress_.show(news);
+    }
+
+    // What the budget's counter says, else the device's own allocator.
+    std::optional<std::int64_t> device_peak_bytes() const {
+        auto const counted = budget_.allocator_peak_bytes();
+        auto const memory = device_memory(prepared_.device);
+        return counted || !memory ? counted : memory->allocated_peak_bytes;
     }
 
     void save() {
@@ -238,6 +256,7 @@ class Run {
         results_.disk_after = disk_bytes();
         results_.report = budget_.report();
         results_.allocator_peak_bytes = budget_.allocator_peak_bytes();
+        results_.device_memory = device_memory(prepared_.device);
         results_.process_peak_bytes = process_peak_bytes();
     }
 

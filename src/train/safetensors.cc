@@ -170,12 +170,32 @@ TensorIndex read_index(InputFile const& file) {
     return index;
 }
 
+namespace {
+
+std::int64_t bytes_as_said(TensorToWrite const& tensor) {
+    std::int64_t bytes = element_bytes(tensor.dtype);
+    for (std::int64_t const extent : tensor.shape) {
+        bytes *= extent;
+    }
+    return bytes;
+}
+
+void write_data(OutputFile& file, std::string const& path, TensorToWrite const& tensor) {
+    auto const bytes = tensor.bytes();
+    if (static_cast<std::int64_t>(bytes.size()) != bytes_as_said(tensor)) {
+        throw FileError(path + ": tensor '" + tensor.name + "' has not the bytes of its shape");
+    }
+    file.write(bytes);
+}
+
+}  // namespace
+
 std::string write_tensors(std::string const& path, std::vector<TensorToWrite> const& tensors) {
     nlohmann::ordered_json header = nlohmann::ordered_json::object();
     header["__metadata__"] = {{"format", "pt"}};
     std::int64_t at = 0;
     for (TensorToWrite const& tensor : tensors) {
-        auto const end = at + static_cast<std::int64_t>(tensor.bytes.size());
+        auto const end = at + bytes_as_said(tensor);
         header[tensor.name] = {
             {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {at, end}}};
         at = end;
@@ -190,7 +210,7 @@ std::string write_tensors(std::string const& path, std::vector<TensorToWrite> co
     file.write(length);
     file.write(text);
     for (TensorToWrite const& tensor : tensors) {
-        file.write(tensor.bytes);
+        write_data(file, path, tensor);
     }
     return file.finish();
 }

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,17 +43,18 @@ struct TensorIndex {
 /// Fails   FileError naming the file and what is wrong
 [[nodiscard]] TensorIndex read_index(InputFile const& file);
 
-/// A tensor to write; `bytes` stay the caller's.
+/// A tensor to write. `bytes` is called once, when its turn has come, so that the caller may fetch
+/// them then; they stay the caller's, and as they are until the next one is called.
 struct TensorToWrite {
     std::string name;
     std::string dtype;
     std::vector<std::int64_t> shape;
-    std::span<std::byte const> bytes;
+    std::function<std::span<std::byte const>()> bytes;
 };
 
 /// Writes a whole new file, synced, and returns its hash.
 ///
-/// Fails   FileError
+/// Fails   FileError: also where a dtype is not known, or the bytes are not as many as it says
 std::string write_tensors(std::string const& path, std::vector<TensorToWrite> const& tensors);
 
 }  // namespace spillway::train

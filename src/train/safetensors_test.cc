@@ -10,8 +10,8 @@
 namespace spillway::train {
 namespace {
 
-std::span<std::byte const> bytes_of(std::string_view text) {
-    return std::as_bytes(std::span{text.data(), text.size()});
+std::function<std::span<std::byte const>()> bytes_of(std::string_view text) {
+    return [text] { return std::as_bytes(std::span{text.data(), text.size()}); };
 }
 
 // A file of any header and data, whether right or not.
@@ -41,7 +41,7 @@ TEST(safetensors, written_then_read_gives_the_same_tensors) {
         path,
         {{"b", "F32", {2, 1}, bytes_of("12345678")},
          {"a", "U8", {3}, bytes_of("xyz")},
-         {"none", "F32", {0, 4}, {}}}
+         {"none", "F32", {0, 4}, bytes_of("")}}
     );
     InputFile const file(path);
     TensorIndex const index = read_index(file);
@@ -52,6 +52,12 @@ TEST(safetensors, written_then_read_gives_the_same_tensors) {
     std::string data(3, ' ');
     file.read(index.data_begin + index.entries[1].begin, std::as_writable_bytes(std::span{data}));
     EXPECT_EQ(data, "xyz");
+}
+
+TEST(safetensors, a_tensor_with_other_bytes_than_its_shape_says_is_not_written) {
+    ScratchFolder const folder;
+    std::vector<TensorToWrite> const wrong{{"a", "F32", {3}, bytes_of("12345678")}};
+    EXPECT_THROW(write_tensors(folder.file("t"), wrong), FileError);
 }
 
 TEST(safetensors, an_existing_file_is_not_overwritten) {

@@ -8,6 +8,7 @@
 #include "spillway/train.h"
 #include "train/bad_value.h"
 #include "train/budget.h"
+#include "train/device.h"
 #include "train/run.h"
 
 #include <memory>
@@ -32,7 +33,7 @@ class SessionBudget : public Budget {
     explicit SessionBudget(TrainOptions const& options) : options_(options) {}
 
     void prepare() override {
-        if (options_.count_allocations) {
+        if (options_.count_allocations && device_is_cpu()) {
             count_plain_allocations();
         }
     }
@@ -51,7 +52,8 @@ class SessionBudget : public Budget {
                  .policy = options_.policy,
                  .whole_process = true,
                  .record_events = options_.record_events,
-                 .flight_record = options_.flight_record}
+                 .flight_record = options_.flight_record,
+                 .device = options_.device}
             );
         } catch (BadOption const& bad) {
             auto const [flag, typed] = as_typed(bad.option());
@@ -83,11 +85,21 @@ class SessionBudget : public Budget {
         if (session_) {
             return session_->report().device_peak_bytes;
         }
-        return options_.count_allocations ? std::optional{plain_allocation_peak_bytes()}
-                                          : std::nullopt;
+        return options_.count_allocations ? counted_bytes() : std::nullopt;
     }
 
   private:
+    /// On an accelerator its own allocator counts.
+    [[nodiscard]] std::optional<std::int64_t> counted_bytes() const {
+        if (device_is_cpu()) {
+            return plain_allocation_peak_bytes();
+        }
+        auto const memory = device_memory(device_of(options_.device));
+        return memory ? std::optional{memory->allocated_peak_bytes} : std::nullopt;
+    }
+
+    [[nodiscard]] bool device_is_cpu() const { return device_of(options_.device).is_cpu(); }
+
     /// The flag behind an option of the session, and the user's own words for it.
     [[nodiscard]] std::pair<std::string_view, std::string_view> as_typed(std::string_view option
     ) const {
@@ -99,6 +111,9 @@ class SessionBudget : public Budget {
         }
         if (option == "host_budget_bytes") {
             return {"--host-budget", options_.host_budget_typed};
+        }
+        if (option == "device") {
+            return {"--device", options_.device};
         }
         if (option == "record_events") {
             return {"--record-events", options_.record_events};

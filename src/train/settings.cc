@@ -37,6 +37,7 @@ Json run_settings(TrainOptions const& options, ModelShape const& shape, Corpus c
         {"warmup", options.warmup_steps},
         {"accumulate", options.accumulate},
         {"precision", options.precision},
+        {"device-type", options.device.substr(0, options.device.find(':'))},
         {"steps", options.steps},
         {"seed", options.seed}};
 }

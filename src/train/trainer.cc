@@ -8,9 +8,10 @@
 #include "train/random.h"
 #include "train/schedule.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 
+#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -23,22 +24,29 @@ std::span<std::int64_t> numbers_of(at::Tensor const& tensor) {
     return {tensor.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(tensor.numel())};
 }
 
-// Dropout draws from torch's default generator; set for each micro-batch, it has no state to save.
-void seed_dropout(BatchKey const& key) {
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
+// Dropout draws from the device's default generator; set for each micro-batch, it has no state to
+// save.
+void seed_dropout(BatchKey const& key, c10::Device device) {
+    at::Generator generator = at::globalContext().defaultGenerator(device);
+    std::lock_guard const lock(generator.mutex());
     generator.set_current_seed(mixed({key.seed, key.step, key.micro_batch, 0xd20}));
 }
 
 }  // namespace
 
 Trainer::Trainer(
-    TrainOptions const& options, ModelShape const& shape, Corpus const& corpus, Budget& budget
+    TrainOptions const& options,
+    ModelShape const& shape,
+    Corpus const& corpus,
+    Budget& budget,
+    c10::Device device
 )
     : options_(options),
       shape_(shape),
       corpus_(corpus),
       budget_(budget),
-      model_(make_model(shape, options.seed)),
+      device_(device),
+      model_(make_model(shape, options.seed, device)),
       optimizer_(make_optimizer(*model_, options)) {
     own_all();
 }
@@ -71,10 +79,12 @@ at::Tensor Trainer::forward(BatchKey const& key) {
     at::Tensor const inputs = at::empty({shape_.batch, shape_.sequence}, at::kLong);
     at::Tensor const targets = at::empty({shape_.batch, shape_.sequence}, at::kLong);
     draw_batch(corpus_, key, shape_.sequence, numbers_of(inputs), numbers_of(targets));
-    seed_dropout(key);
+    seed_dropout(key, device_);
+    at::Tensor const here = inputs.to(device_);
+    at::Tensor const wanted = targets.to(device_);
     auto const recording = budget_.record();
-    Autocast const autocast(options_.precision == "bf16");
-    return loss_of(model_->forward(inputs), targets);
+    Autocast const autocast(options_.precision == "bf16", device_.type());
+    return loss_of(model_->forward(here), wanted);
 }
 
 void Trainer::update(std::int64_t step) {

@@ -20,8 +20,13 @@ namespace spillway::train {
 /// Thread  one thread makes it, steps it and destroys it
 class Trainer {
   public:
+    /// What options.device says is not looked at: `device` is where all of it lives.
     Trainer(
-        TrainOptions const& options, ModelShape const& shape, Corpus const& corpus, Budget& budget
+        TrainOptions const& options,
+        ModelShape const& shape,
+        Corpus const& corpus,
+        Budget& budget,
+        c10::Device device
     );
     ~Trainer();
     Trainer(Trainer const&) = delete;
@@ -29,6 +34,8 @@ class Trainer {
 
     /// Does update `step` (from 0) and returns the mean loss of its micro-batches. What it does
     /// depends on options, step and the state before it alone.
+    ///
+    /// Order   an accelerator may still be at the update when it returns
     float step(std::int64_t step);
 
     /// Which part of the step runs, for messages: as the budget was told.
@@ -48,6 +55,7 @@ class Trainer {
     ModelShape const& shape_;
     Corpus const& corpus_;
     Budget& budget_;
+    c10::Device device_;
     Phase phase_ = Phase::setup;
     bool states_owned_ = false;
     std::shared_ptr<LanguageModel> model_;

@@ -33,7 +33,7 @@ struct TinyRun {
     ModelShape shape = shape_of(options);
     Corpus corpus = small_corpus();
     Budget budget;
-    Trainer trainer{options, shape, corpus, budget};
+    Trainer trainer{options, shape, corpus, budget, at::kCPU};
 
     void save(std::string const& path, std::int64_t steps) {
         save_checkpoint(

@@ -5,6 +5,7 @@
 
 #include "train/budget.h"
 #include "train/data.h"
+#include "train/device.h"
 #include "train/trainer.h"
 
 #include <ATen/core/grad_mode.h>
@@ -18,18 +19,18 @@ namespace spillway::train {
 namespace {
 
 // Large enough for every thread to get its buffers for packed panels.
-void multiply_matrices() {
+void multiply_matrices(c10::Device device) {
     at::NoGradGuard const no_grad;
     constexpr std::int64_t kRows = 1024;
-    at::Tensor const a = at::randn({kRows, kRows});
+    at::Tensor const a = at::randn({kRows, kRows}, device);
     at::mm(a, a);
     at::mm(a.t(), a);
 }
 
 }  // namespace
 
-void warm_up(Style style, std::string const& precision) {
-    multiply_matrices();
+void warm_up(Style style, std::string const& precision, c10::Device device) {
+    multiply_matrices(device);
     TrainOptions options;
     options.precision = precision;
     options.clip = 1.0;
@@ -48,8 +49,12 @@ void warm_up(Style style, std::string const& precision) {
     Corpus corpus;
     corpus.bytes.assign(static_cast<std::size_t>(2 * shape.sequence), 0);
     Budget none;
-    Trainer trainer(options, shape, corpus, none);
-    trainer.step(0);
+    {
+        Trainer trainer(options, shape, corpus, none, device);
+        trainer.step(0);
+    }
+    synchronize(device);
+    reset_device_memory(device);
 }
 
 }  // namespace spillway::train

@@ -32,8 +32,21 @@ class Flags(InFolder):
 
     def test_names_that_there_are_not(self):
         for flag, value in (("--preset", "gpt5"), ("--style", "bert"), ("--precision", "fp8"),
-                            ("--device", "tpu"), ("--device", "cuda"), ("--policy", "magic")):
+                            ("--device", "tpu"), ("--device", "cuda:x"), ("--policy", "magic")):
             self.assert_refused(["train", flag, value], [flag, value])
+
+    def test_gpus_that_there_are_not(self):
+        said = self.assert_refused(["train", "--device", "cuda:99"], ["--device cuda:99: "])
+        self.assertEqual(len(said.splitlines()), 1)
+        if "there is one CUDA device" in said or "there are" in said:
+            self.skipTest("this machine has a GPU: --device cuda is not refused")
+        said = self.assert_refused(["train", "--device", "cuda"],
+                                   ["--device cuda: ", "; --device cpu is there"])
+        self.assertEqual(len(said.splitlines()), 1)
+
+    def test_a_share_of_a_gpus_memory(self):
+        self.assert_refused(["train", "--device", "cuda", "--device-budget", "80%"],
+                            ["--device-budget", "'80%'", "--device cuda's", "16GiB"])
 
     def test_sizes_of_a_model_that_cannot_be(self):
         self.assert_refused(["train", "--width", "100"], ["--width 100", "--heads 8"])

@@ -31,6 +31,7 @@ class Recording(unittest.TextTestResult):
     def addSkip(self, test, reason):
         super().addSkip(test, reason)
         self.cases.append((test.id(), "skipped"))
+        print(f"{test.id()}: skipped: {reason}", flush=True)
 
 
 def write_report(cases: list[tuple[str, str]], path: pathlib.Path) -> None:

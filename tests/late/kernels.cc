@@ -147,9 +147,10 @@ void register_kernels() {
     library->impl("set_", &set_nothing);
     library->impl("record_stream", &record_use);
     library->impl("native_dropout", &native_dropout);
-    // Composite kernels would win over the fallback: one's sums differ from those of the CPU's
-    // kernel, the others ask for kernels of ours.
-    for (char const* const name : {"native_layer_norm", "convolution", "convolution_backward"}) {
+    // Composite kernels would win over the fallback: two round otherwise than the CPU's kernels,
+    // the others ask for kernels of ours.
+    for (char const* const name :
+         {"native_layer_norm", "silu_backward", "convolution", "convolution_backward"}) {
         library->impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
     }
 }

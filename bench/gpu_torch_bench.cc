@@ -1,0 +1,329 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// One configuration of the GPU benchmark in one process: a model of `spillway train`, its loop and
+// its weights, with saved activations kept, made again, put on the host or left to Spillway. Prints
+// one JSON line, also when it fails. bench/gpu/run.sh runs it; on the CPU it is there for its test.
+
+#include "gpu/ceilings.h"
+#include "gpu/measured.h"
+#include "train/bad_value.h"
+#include "train/trainer.h"
+
+#include <ATen/Context.h>
+#include <CLI/CLI.hpp>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/DeviceGuard.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spillway::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Settings {
+    std::string mode = "plain";
+    std::string model = "tiny";
+    std::string device = "cuda:0";
+    std::string precision = "bf16";
+    std::string nvme;
+    std::int64_t batch = 0;
+    std::int64_t sequence = 0;
+    std::int64_t steps = 5;
+    std::int64_t warmup = 2;
+    std::int64_t budget_bytes = 0;
+    std::int64_t host_budget_bytes = 0;
+    std::int64_t nvme_budget_bytes = 0;
+    std::int64_t cap_bytes = 0;
+    std::int64_t ceiling_bytes = 0;
+    bool deterministic = false;
+};
+
+Mode mode_of(std::string const& name) {
+    constexpr std::array<char const*, 4> kNames{"plain", "checkpoint", "save_on_cpu", "spillway"};
+    auto const at = std::find(kNames.begin(), kNames.end(), name);
+    if (at == kNames.end()) {
+        throw train::BadValue("--mode " + name + ": not one of the four");
+    }
+    return static_cast<Mode>(at - kNames.begin());
+}
+
+/// "gpt2-345m", "llama2-7b-blocks:4" (so many blocks of it), "tiny", "tiny-llama".
+TrainOptions model_of(Settings const& settings) {
+    constexpr std::string_view kBlocks = "llama2-7b-blocks:";
+    TrainOptions options;
+    options.preset = settings.model;
+    if (settings.model.starts_with(kBlocks)) {
+        options.preset = "llama2-7b";
+        options.layers = std::stoll(settings.model.substr(kBlocks.size()));
+    } else if (settings.model.starts_with("tiny")) {
+        options.preset = "";
+        options.style = settings.model == "tiny" ? "gpt2" : "llama2";
+        options.layers = 3;
+        options.heads = 2;
+        options.width = 64;
+        options.sequence = 128;
+        options.batch = 4;
+    }
+    options.batch = settings.batch > 0 ? settings.batch : options.batch;
+    options.sequence = settings.sequence > 0 ? settings.sequence : options.sequence;
+    options.precision = settings.precision;
+    options.device = settings.device;
+    options.steps = settings.warmup + settings.steps + 1;
+    return options;
+}
+
+/// Bytes that are the same on every machine, with something to learn in them.
+train::Corpus made_text() {
+    train::Corpus corpus;
+    constexpr std::int64_t kBytes = std::int64_t{1} << 20;
+    for (std::int64_t at = 0; at < kBytes; ++at) {
+        auto const word = train::mixed({at / 64 % 97});
+        corpus.bytes.push_back(static_cast<std::uint8_t>((word >> (at % 8 * 8)) & 0x7fU));
+    }
+    return corpus;
+}
+
+/// Takes what is free on the device beyond `cap_bytes`, so that the run has no more than a smaller
+/// device would give it.
+at::Tensor ballast(c10::Device device, std::int64_t cap_bytes) {
+    if (cap_bytes == 0 || device.is_cpu()) {
+        return {};
+    }
+    (void)at::empty({1}, device);
+    auto const [free, all] = c10::getDeviceAllocator(device.type())->getMemoryInfo(device.index());
+    auto const spare = static_cast<std::int64_t>(free) - cap_bytes;
+    if (spare < 0) {
+        throw train::BadValue("--cap: more than the " + std::to_string(free) + " bytes free");
+    }
+    return at::empty({spare}, at::TensorOptions().dtype(at::kByte).device(device));
+}
+
+Json quantiles(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    auto const at = [&](double part) {
+        return values[static_cast<std::size_t>(
+            part * static_cast<double>(values.size() - 1) + 0.5
+        )];
+    };
+    return {{"min", at(0)}, {"median", at(0.5)}, {"max", at(1)}};
+}
+
+class Run {
+  public:
+    Run(Settings const& settings, c10::Device device)
+        : settings_(settings),
+          mode_(mode_of(settings.mode)),
+          device_(device),
+          options_(model_of(settings)),
+          shape_(train::shape_of(options_)),
+          corpus_(made_text()),
+          budget_(mode_, device_, session_options()) {}
+
+    void go(Json& line) {
+        line["parameters"] = train::parameter_count(shape_);
+        line["layers"] = shape_.layers;
+        line["batch"] = shape_.batch;
+        line["sequence"] = shape_.sequence;
+        // Spillway's budget is its cap.
+        at::Tensor const taken =
+            ballast(device_, mode_ == Mode::spillway ? 0 : settings_.cap_bytes);
+        budget_.open();
+        train::Trainer trainer(options_, shape_, corpus_, budget_, device_);
+        if (mode_ == Mode::checkpoint) {
+            bool const bf16 = settings_.precision == "bf16";
+            trainer.model().run_blocks_by(
+                [bf16](train::RunBlock const& block, at::Tensor const& x) {
+                    return Recomputed::apply(x, c10::make_intrusive<BlockToRun>(block, bf16));
+                }
+            );
+        }
+        measure(trainer, line);
+        memory(line, taken.defined() ? static_cast<std::int64_t>(taken.nbytes()) : 0);
+        budget_.keep_gradients(trainer.model().parameters());
+        losses_.push_back(trainer.step(settings_.warmup + settings_.steps));
+        line["losses"] = losses_;
+        line["gradient_hash"] = std::to_string(budget_.gradients().hash);
+        line["gradient_norms"] = budget_.gradients().norms;
+    }
+
+  private:
+    [[nodiscard]] SessionOptions session_options() const {
+        return {
+            .device_budget_bytes = settings_.budget_bytes,
+            .host_budget_bytes = settings_.host_budget_bytes,
+            .nvme = settings_.nvme,
+            .nvme_budget_bytes = settings_.nvme_budget_bytes,
+            .whole_process = true,
+            .device = settings_.device};
+    }
+
+    void measure(train::Trainer& trainer, Json& line) {
+        for (std::int64_t step = 0; step < settings_.warmup; ++step) {
+            one_step(trainer, step);
+        }
+        for (auto* const times : {&whole_, &forward_, &backward_, &update_}) {
+            times->clear();
+        }
+        auto const before = budget_.report().value_or(Report{});
+        std::int64_t const out = budget_.moved().out;
+        std::int64_t const in = budget_.moved().in;
+        for (std::int64_t step = 0; step < settings_.steps; ++step) {
+            one_step(trainer, settings_.warmup + step);
+        }
+        auto const after = budget_.report().value_or(Report{});
+        auto const a_step = [&](std::int64_t total) {
+            return static_cast<double>(total) / static_cast<double>(settings_.steps);
+        };
+        line["step_seconds"] = quantiles(whole_);
+        line["forward_seconds"] = quantiles(forward_);
+        line["backward_seconds"] = quantiles(backward_);
+        line["update_seconds"] = quantiles(update_);
+        line["out_bytes_a_step"] =
+            a_step(budget_.moved().out - out + after.stored_bytes - before.stored_bytes);
+        line["in_bytes_a_step"] =
+            a_step(budget_.moved().in - in + after.loaded_bytes - before.loaded_bytes);
+        line["stall_store_seconds_a_step"] =
+            a_step(after.stall_store_ns - before.stall_store_ns) / 1e9;
+        line["stall_load_seconds_a_step"] =
+            a_step(after.stall_load_ns - before.stall_load_ns) / 1e9;
+    }
+
+    void one_step(train::Trainer& trainer, std::int64_t step) {
+        auto const begin = std::chrono::steady_clock::now();
+        losses_.push_back(trainer.step(step));
+        auto moments = budget_.take_moments();
+        moments.emplace_back(device_);
+        train::synchronize(device_);
+        std::chrono::duration<double> const took = std::chrono::steady_clock::now() - begin;
+        whole_.push_back(took.count());
+        forward_.push_back(moments[0].seconds_until(moments[1]));
+        backward_.push_back(moments[1].seconds_until(moments[2]));
+        update_.push_back(moments[2].seconds_until(moments[3]));
+    }
+
+    void memory(Json& line, std::int64_t ballast_bytes) const {
+        auto const or_null = [](auto const& value) { return value ? Json(*value) : Json(nullptr); };
+        if (auto const memory = train::device_memory(device_)) {
+            line["allocated_peak_bytes"] = memory->allocated_peak_bytes - ballast_bytes;
+            line["reserved_peak_bytes"] = memory->reserved_peak_bytes - ballast_bytes;
+        }
+        if (auto const report = budget_.report()) {
+            line["ledger_peak_bytes"] = report->device_peak_bytes;
+            line["host_peak_bytes"] = report->host_peak_bytes;
+            line["nvme_peak_bytes"] = report->nvme_peak_bytes;
+        }
+        line["process_peak_bytes"] = or_null(train::process_peak_bytes());
+    }
+
+    Settings const& settings_;
+    Mode mode_;
+    c10::Device device_;
+    TrainOptions options_;
+    train::ModelShape shape_;
+    train::Corpus corpus_;
+    Measured budget_;
+    std::vector<float> losses_;
+    std::vector<double> whole_;
+    std::vector<double> forward_;
+    std::vector<double> backward_;
+    std::vector<double> update_;
+};
+
+void add_flags(CLI::App& app, Settings& settings) {
+    app.add_option("--mode", settings.mode, "plain, checkpoint, save_on_cpu or spillway");
+    app.add_option(
+        "--model", settings.model, "gpt2-345m, llama2-7b-blocks:N, tiny, tiny-llama ..."
+    );
+    app.add_option("--device", settings.device, "cuda:0, or cpu");
+    app.add_option("--precision", settings.precision, "bf16 or fp32");
+    app.add_option("--batch", settings.batch, "samples a step");
+    app.add_option("--sequence", settings.sequence, "tokens a sample");
+    app.add_option("--steps", settings.steps, "measured ones")->check(CLI::PositiveNumber);
+    app.add_option("--warmup", settings.warmup, "steps before them")->check(CLI::NonNegativeNumber);
+    app.add_option("--budget", settings.budget_bytes, "Spillway's device bytes; 0: no cap");
+    app.add_option("--host-budget", settings.host_budget_bytes, "Spillway's host bytes");
+    app.add_option("--nvme", settings.nvme, "Spillway's folder");
+    app.add_option("--nvme-budget", settings.nvme_budget_bytes, "bytes there");
+    app.add_option("--cap", settings.cap_bytes, "device bytes that the other modes see; 0: all");
+    app.add_option("--ceilings", settings.ceiling_bytes, "no training: copies of so many bytes");
+    app.add_flag("--deterministic", settings.deterministic, "kernels that add in one order only");
+}
+
+Json as_asked(Settings const& settings) {
+    if (settings.ceiling_bytes > 0) {
+        return {{"kind", "ceilings"}, {"device", settings.device}};
+    }
+    return {
+        {"kind", "training"},
+        {"mode", settings.mode},
+        {"model", settings.model},
+        {"device", settings.device},
+        {"precision", settings.precision},
+        {"steps", settings.steps},
+        {"cap_bytes", settings.cap_bytes},
+        {"budget_bytes", settings.budget_bytes},
+        {"host_budget_bytes", settings.host_budget_bytes},
+        {"nvme_budget_bytes", settings.nvme_budget_bytes},
+        {"deterministic", settings.deterministic}};
+}
+
+void measure(Settings const& settings, c10::Device device, Json& line) {
+    if (settings.deterministic) {
+        at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+        at::globalContext().setDeterministicFillUninitializedMemory(false);
+    }
+    if (settings.ceiling_bytes > 0) {
+        line.update(ceilings(device, settings.ceiling_bytes));
+    } else {
+        Run(settings, device).go(line);
+    }
+}
+
+/// 0, or 1 with the reason in the line.
+int run(Settings const& settings, c10::Device device) {
+    c10::OptionalDeviceGuard guard;
+    if (!device.is_cpu()) {
+        guard.reset_device(device);
+    }
+    Json line = as_asked(settings);
+    try {
+        measure(settings, device, line);
+        line["error"] = nullptr;
+    } catch (std::exception const& failure) {
+        std::string const why = failure.what();
+        line["error"] = why.substr(0, why.find('\n'));
+    }
+    std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    return line["error"].is_null() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace spillway::bench
+
+int main(int count, char** words) {
+    namespace train = spillway::train;
+    int refused = 2;
+    CLI::App app{
+        "One configuration of the GPU benchmark; one JSON line. Exit code 77: no such GPU."};
+    spillway::bench::Settings settings;
+    spillway::bench::add_flags(app, settings);
+    CLI11_PARSE(app, count, words);
+    try {
+        c10::Device const device = train::device_of(settings.device);
+        refused = 77;
+        train::check_device(settings.device, device, &train::load_cuda);
+        return spillway::bench::run(settings, device);
+    } catch (train::BadValue const& failure) {
+        std::fprintf(stderr, "gpu_torch_bench: %s\n", failure.what());
+        return refused;
+    }
+}

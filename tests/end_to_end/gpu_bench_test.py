@@ -1,0 +1,73 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""The GPU benchmark's program on the CPU: its four modes train alike, and it says so in one line."""
+
+import json
+import os
+import subprocess
+import unittest
+
+from harness import BUILD, InFolder
+
+PROGRAM = BUILD / "bench" / "gpu_torch_bench"
+MODES = {"plain": [], "checkpoint": [], "save_on_cpu": [],
+         "spillway": ["--budget", "7000000", "--host-budget", "100000000"]}
+
+
+class GpuBench(InFolder):
+    def setUp(self):
+        if not PROGRAM.exists():
+            self.skipTest(f"{PROGRAM} is not built (SPILLWAY_BENCH=OFF)")
+        super().setUp()
+
+    def bench(self, *words: str, device: str = "cpu") -> subprocess.CompletedProcess:
+        return self.run_program("--device", device, *words, program=PROGRAM,
+                                env=os.environ | {"OMP_NUM_THREADS": "1"})
+
+    def line(self, *words: str) -> dict:
+        done = self.bench(*words)
+        self.assertEqual((done.returncode, len(done.stdout.splitlines())), (0, 1), done.stderr)
+        return json.loads(done.stdout)
+
+    def test_all_modes_have_the_losses_and_gradients_of_plain(self):
+        for model, precision in (("tiny", "bf16"), ("tiny-llama", "fp32")):
+            words = ["--model", model, "--precision", precision, "--steps", "2", "--warmup", "1"]
+            lines = {mode: self.line(*words, "--mode", mode, *more) for mode, more in MODES.items()}
+            self.assertEqual(len({line["gradient_hash"] for line in lines.values()}), 1, lines)
+            for mode, line in lines.items():
+                self.assertEqual(line["losses"], lines["plain"]["losses"], mode)
+                self.assertEqual(len(line["losses"]), 4)
+                self.assertEqual(line["gradient_norms"], lines["plain"]["gradient_norms"], mode)
+                moves = mode in ("save_on_cpu", "spillway")
+                self.assertEqual(line["out_bytes_a_step"] > 0, moves, mode)
+                self.assertEqual(line["in_bytes_a_step"] > 0, moves, mode)
+                self.assertGreater(line["backward_seconds"]["median"], 0)
+
+    def test_other_weights_have_another_hash(self):
+        words = ["--model", "tiny", "--precision", "fp32", "--warmup", "0"]
+        self.assertNotEqual(self.line(*words, "--steps", "1")["gradient_hash"],
+                            self.line(*words, "--steps", "2")["gradient_hash"])
+
+    def test_a_failure_is_a_line_too(self):
+        done = self.bench("--model", "tiny", "--mode", "spillway", "--budget", "4096")
+        self.assertEqual(done.returncode, 1)
+        line = json.loads(done.stdout)
+        self.assertIn("of 4.0 KiB", line["error"])
+        self.assertEqual((line["mode"], line["budget_bytes"]), ("spillway", 4096))
+        self.assertIn("not one of", json.loads(self.bench("--mode", "magic").stdout)["error"])
+
+    def test_ceilings_have_every_rate(self):
+        line = self.line("--ceilings", "1000000")
+        self.assertEqual(line["kind"], "ceilings")
+        for name in ("out_pinned", "in_pinned", "both_ways_pinned", "out_pageable", "in_pageable"):
+            self.assertGreater(line[f"{name}_bytes_per_s"], 0)
+
+    def test_devices_that_there_are_not(self):
+        for device, code in (("tpu", 2), ("cuda:99", 77)):
+            done = self.bench(device=device)
+            self.assertEqual((done.returncode, done.stdout), (code, ""))
+            self.assertIn(f"--device {device}: ", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
