@@ -34,6 +34,10 @@ if(SPILLWAY_SANITIZE)
   add_compile_definitions(SPILLWAY_SANITIZED=1)
 endif()
 
+if(SPILLWAY_MUTANTS)
+  add_compile_definitions(SPILLWAY_MUTANTS=1)
+endif()
+
 enable_testing()
 
 # What every target of ours compiles with: "tier/tier.h" and <spillway/session.h>.

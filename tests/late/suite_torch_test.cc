@@ -7,6 +7,7 @@
 //
 //   spillway_late_torch_test --gtest_repeat=200 --gtest_random_seed=1000    seeds 1000 to 1199
 
+#include "base/rules.h"
 #include "late/late.h"
 #include "tier/host_tier.h"
 #include "torch_driver/c10_device.h"
@@ -14,8 +15,10 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 namespace spillway {
@@ -43,6 +46,24 @@ std::shared_ptr<TorchSession> open_session(
     );
 }
 
+constexpr int kKilled = 9;
+
+/// In a build for mutants: the rule that SPILLWAY_BREAK names does not hold.
+bool break_rule() {
+#ifdef SPILLWAY_MUTANTS
+    if (char const* const name = std::getenv("SPILLWAY_BREAK")) {
+        auto const at = std::find(kRuleNames.begin(), kRuleNames.end(), name);
+        broken_rule = static_cast<std::int32_t>(at - kRuleNames.begin());
+        return true;
+    }
+#endif
+    return false;
+}
+bool rule_is_broken() {
+    static bool const broken = break_rule();
+    return broken;
+}
+
 std::uint64_t first_seed() {
     return static_cast<std::uint64_t>(GTEST_FLAG_GET(random_seed));
 }
@@ -55,6 +76,18 @@ class Seeds final : public testing::EmptyTestEventListener {
         late::configure({.seed = seed, .quarantine_bytes = 1 << 20});
     }
     void OnTestPartResult(testing::TestPartResult const& part) override {
+        if (part.failed() && rule_is_broken()) {
+            std::string const why = part.summary();
+            auto const* const test = testing::UnitTest::GetInstance()->current_test_info();
+            std::printf(
+                "killed by %s, seed %llu: %s\n",
+                test == nullptr ? "the environment" : test->name(),
+                static_cast<unsigned long long>(seed),
+                why.substr(0, why.find('\n')).c_str()
+            );
+            std::fflush(stdout);
+            std::_Exit(kKilled);
+        }
         if (part.failed()) {
             std::printf(
                 "late: seed %llu (--gtest_random_seed)\n", static_cast<unsigned long long>(seed)
@@ -91,6 +124,7 @@ class Late final : public testing::Environment {
     void SetUp() override {
         late::install();
         at::set_num_threads(1);
+        (void)rule_is_broken();
         static bool const once = [] {
             seed = first_seed();
             auto& listeners = testing::UnitTest::GetInstance()->listeners();
