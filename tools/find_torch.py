@@ -11,6 +11,9 @@ import re
 import sys
 
 
+TOOLKIT = pathlib.Path("/usr/local/cuda/include")
+
+
 def torch_root() -> pathlib.Path | None:
     spec = importlib.util.find_spec("torch")
     return None if spec is None or spec.origin is None else pathlib.Path(spec.origin).resolve().parent
@@ -42,7 +45,7 @@ def cuda_parts(root: pathlib.Path) -> tuple[list[pathlib.Path], str]:
         return [], f"no CUDA runtime with headers in {nvidia}"
     includes = [home / "include"]
     more = [includes[0], nvidia / "cuda_crt" / "include", site / "triton/backends/nvidia/include",
-            pathlib.Path("/usr/local/cuda/include")]
+            TOOLKIT]
     crt = [folder for folder in more if (folder / "crt" / "host_defines.h").exists()]
     if not crt:
         return [], f"no header crt/host_defines.h in {site} (the package nvidia-cuda-crt has it)"

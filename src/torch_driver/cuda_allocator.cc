@@ -5,6 +5,7 @@
 
 #include "torch_driver/cuda_forwarding.h"
 
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/Allocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <dlfcn.h>
@@ -109,6 +110,14 @@ Result<void> load_cuda_kernels() {
             Errc::unsupported,
             std::string("torch's CUDA kernels cannot be loaded: ") +
                 (why == nullptr ? "no reason is given" : why) + "; install a torch with CUDA",
+            path};
+    }
+    if (!at::detail::getCUDAHooks().hasCUDART()) {
+        return Error{
+            Errc::unsupported,
+            "torch looked for CUDA before its kernels were loaded, and keeps to what it found; "
+            "load "
+            "them first, or link libtorch_cuda",
             path};
     }
     return {};

@@ -36,7 +36,9 @@ using AllocateThrough =
 /// Loads libtorch_cuda, a gigabyte, so that torch has its CUDA kernels in a program that links
 /// libtorch_cpu only. At once where it is loaded already, as it is in Python.
 ///
-/// Fails   Errc::unsupported: this torch has none
+/// Order   before the first question to torch that concerns CUDA (a backward asks one): what torch
+///         finds then, it keeps for the life of the process
+/// Fails   Errc::unsupported: this torch has none, or was asked before
 [[nodiscard]] Result<void> load_cuda_kernels();
 
 /// Puts our allocator in front of the current one. Once a process; later calls only change

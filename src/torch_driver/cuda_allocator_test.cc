@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -192,7 +193,7 @@ TEST(InstallCudaAllocatorTest, ours_stands_in_front_once_and_behaves_as_torchs) 
     std::string const name = before->name();
     install_cuda_allocator(nullptr);
     cuda_torch::CUDAAllocator* const ours = cuda_torch::get();
-    EXPECT_NE(ours, before);
+    EXPECT_NE(dynamic_cast<RoomMakingCudaAllocator*>(ours), nullptr);
     EXPECT_EQ(c10::GetAllocator(c10::kCUDA), ours);
     EXPECT_EQ(ours->name(), name);
     EXPECT_EQ(ours->raw_deleter(), before->raw_deleter());
@@ -200,14 +201,37 @@ TEST(InstallCudaAllocatorTest, ours_stands_in_front_once_and_behaves_as_torchs) 
     EXPECT_EQ(cuda_torch::get(), ours);
 }
 
-TEST(CudaKernelsTest, this_build_has_cuda_and_loads_torchs_kernels) {
-    EXPECT_TRUE(cuda_is_built());
+/// In a process of its own, since torch looks for CUDA once and libtorch_cuda is never unloaded.
+class CudaKernelsDeathTest : public testing::Test {
+  protected:
+    CudaKernelsDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+void load_twice() {
     cuda_torch::CUDAAllocator* const before = cuda_torch::get();
     Result<void> const loaded = load_cuda_kernels();
-    ASSERT_TRUE(loaded.ok()) << loaded.error().message();
-    EXPECT_TRUE(at::detail::getCUDAHooks().hasCUDART()) << "torch still has its stand-in for CUDA";
-    EXPECT_TRUE(load_cuda_kernels().ok());
-    EXPECT_EQ(cuda_torch::get(), before);
+    bool const kept = load_cuda_kernels().ok() && cuda_torch::get() == before;
+    std::fprintf(stderr, "%s\n", loaded.ok() ? "loaded" : loaded.error().message().c_str());
+    std::_Exit(loaded.ok() && kept && at::detail::getCUDAHooks().hasCUDART() ? 0 : 1);
+}
+
+void ask_and_load() {
+    bool const none = !at::detail::getCUDAHooks().hasCUDART();
+    Result<void> const loaded = load_cuda_kernels();
+    std::fprintf(stderr, "%s\n", loaded.ok() ? "loaded" : loaded.error().message().c_str());
+    std::_Exit(none && !loaded.ok() && loaded.error().code == Errc::unsupported ? 0 : 1);
+}
+
+TEST_F(CudaKernelsDeathTest, torchs_kernels_are_loaded_and_the_allocator_stays) {
+    EXPECT_EXIT(load_twice(), testing::ExitedWithCode(0), "loaded");
+}
+
+TEST_F(CudaKernelsDeathTest, a_torch_that_looked_for_cuda_before_is_told_of) {
+    EXPECT_EXIT(ask_and_load(), testing::ExitedWithCode(0), "torch looked for CUDA before");
+}
+
+TEST(CudaKernelsTest, this_build_has_cuda) {
+    EXPECT_TRUE(cuda_is_built());
 }
 
 TEST(CudaKernelsTest, without_a_driver_no_gpu_is_counted) {
@@ -225,7 +249,8 @@ TEST(CudaKernelsTest, a_gpu_allocates_through_ours_and_keeps_to_the_limit) {
     if (cuda_device_count() == 0) {
         GTEST_SKIP() << "no GPU";
     }
-    ASSERT_TRUE(load_cuda_kernels().ok());
+    Result<void> const loaded = load_cuda_kernels();
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message();
     g_through.clear();
     install_cuda_allocator(note_only);
     at::Tensor const first = at::empty({256}, at::device(at::kCUDA).dtype(at::kFloat));
