@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "base/rules.h"
 #include "executor/event_log.h"
 
 #include <algorithm>
@@ -41,7 +42,8 @@ Loop::Loop(
 Loop::~Loop() {
     do {
         settle();
-    } while (mover_->under_way() > 0 && mover_->wait_for_any() >= 0);
+    } while (keeps(Rule::closing_waits_for_copies) && mover_->under_way() > 0 &&
+             mover_->wait_for_any() >= 0);
     settle();
     for (auto const& [value, returning] : returning_) {
         mover_->release_device(returning.memory);

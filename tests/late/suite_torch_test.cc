@@ -26,26 +26,6 @@ namespace {
 
 std::uint64_t seed = 0;
 
-/// Even seeds leave for pinned memory, odd ones for a tier behind staging.
-std::shared_ptr<TorchSession> open_session(
-    SessionOptions options, std::unique_ptr<Tier> tier, bool any
-) {
-    options.device = "late";
-    SessionDevice device = open_session_device(options);
-    MoverOptions mover;
-    mover.own_thread = false;  // else what runs when is not the seed's to say
-    if (any && seed % 2 == 0) {
-        auto host = HostTier::open(device.host_memory(values(1024)).value());
-        return TorchSession::open_on(
-            options, std::move(device), std::move(host), nullptr, std::move(mover)
-        );
-    }
-    mover.staging = device.host_memory(values(4)).value();
-    return TorchSession::open_on(
-        options, std::move(device), nullptr, std::move(tier), std::move(mover)
-    );
-}
-
 constexpr int kKilled = 9;
 
 /// In a build for mutants: the rule that SPILLWAY_BREAK names does not hold.
@@ -147,7 +127,9 @@ Suite const& suite() {
             .device = c10::Device(c10::kPrivateUse1, 0),
             .rows = 32,
             .open = [](SessionOptions const& options, std::unique_ptr<Tier> tier, bool any) {
-                return open_session(options, std::move(tier), any);
+                // Even seeds leave for pinned memory, odd ones for a tier behind staging.
+                return any && seed % 2 == 0 ? open_on_host(options)
+                                            : open_staged(options, std::move(tier));
             }};
     }();
     return late_suite;
