@@ -78,6 +78,16 @@ test-smoke: packages ## A cheap subset against another torch: make test-smoke TO
 	@tools/build.sh torch $(torch_option) spillway_torch_driver_test
 	@$(counts) $(torch_folder) -R '^torch_driver$$'
 
+.PHONY: test-seeds
+test-seeds: packages ## The runtime's suite on the late accelerator under 10,000 seeds (SEEDS=n)
+	@tools/build.sh torch $(torch_option) spillway_late_torch_test
+	@python3 tools/seeds.py --build $(torch_folder) --seeds $(or $(SEEDS),10000)
+
+.PHONY: mutants
+mutants: packages ## Break each rule of order: the suite notices every one; last line JSON
+	@tools/build.sh mutants spillway_late_torch_test
+	@python3 tools/mutants.py
+
 .PHONY: asan
 asan: packages ## All tests, torch's too, under AddressSanitizer and UBSan
 	@tools/build.sh asan $(torch_option)

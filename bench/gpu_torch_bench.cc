@@ -290,9 +290,9 @@ void measure(Settings const& settings, c10::Device device, Json& line) {
 
 /// 0, or 1 with the reason in the line.
 int run(Settings const& settings, c10::Device device) {
-    c10::OptionalDeviceGuard guard;
+    std::optional<c10::DeviceGuard> guard;
     if (!device.is_cpu()) {
-        guard.reset_device(device);
+        guard.emplace(device);
     }
     Json line = as_asked(settings);
     try {

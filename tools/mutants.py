@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
 
 def rules() -> list[str]:
     text = (sources.ROOT / "src" / "base" / "rules.h").read_text()
-    return re.findall(r'^    "([a-z_]+)",$', text, re.MULTILINE)
+    return re.findall(r'"([a-z_]+)"', text.split("kRuleNames", 1)[1])
 
 
 def run(program: pathlib.Path, rule: str, seeds: int, suite: str) -> tuple[int, str]:

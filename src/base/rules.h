@@ -31,12 +31,11 @@ enum class Rule : std::uint8_t {
     staging_outlives_the_store,        ///< staging is used again when the tier has read it
     staging_is_copied_after_the_load,  ///< copy-in reads staging when the tier has filled it
     staging_outlives_the_copy,         ///< staging is used again when the copy-in has passed
-    staged_load_waits_for_its_store,   ///< a tier reads a block when it has been written
     staged_drop_waits_for_the_tier,    ///< a block is freed when its bytes are safe on the tier
     closing_waits_for_copies,          ///< memory goes when no copy uses it any more
 };
 
-inline constexpr std::array<std::string_view, 21> kRuleNames{
+inline constexpr std::array<std::string_view, 20> kRuleNames{
     "store_waits_for_its_producer",     "store_waits_for_every_user",
     "store_keeps_its_source",           "drop_waits_for_the_store",
     "drop_waits_for_every_user",        "load_waits_for_its_target",
@@ -46,8 +45,7 @@ inline constexpr std::array<std::string_view, 21> kRuleNames{
     "room_outlives_the_store",          "room_outlives_the_load",
     "staging_is_read_after_the_copy",   "staging_outlives_the_store",
     "staging_is_copied_after_the_load", "staging_outlives_the_copy",
-    "staged_load_waits_for_its_store",  "staged_drop_waits_for_the_tier",
-    "closing_waits_for_copies",
+    "staged_drop_waits_for_the_tier",   "closing_waits_for_copies",
 };
 
 #ifdef SPILLWAY_MUTANTS

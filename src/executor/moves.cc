@@ -170,9 +170,7 @@ void Executor::Impl::drop(ValueId id) {
     if (value->device == OnDevice::returning) {
         give_up_target(id, *value);
     } else {
-        if (keeps(Rule::drop_waits_for_the_store)) {
-            say_wait(value->store_fence);
-        }
+        say_wait(value->store_fence);
         Command& gone = say(CommandKind::drop, Lane::compute, id);
         gone.size_bytes = value->size_bytes;
         gone.after = {value->store_fence};

@@ -4,7 +4,6 @@
 #include "mover/lanes.h"
 
 #include "base/assert.h"
-#include "base/rules.h"
 
 #include <algorithm>
 #include <utility>
@@ -33,8 +32,7 @@ bool Lanes::may_go(Move const& move) const {
     return std::all_of(move.after.begin(), move.after.end(), [&](CommandId fence) {
         auto const other = moves_.find(fence);
         return other == moves_.end() ||
-               (move.route == Route::copied && other->second.is_on_a_stream()) ||
-               (move.route == Route::staged && !keeps(Rule::staged_load_waits_for_its_store));
+               (move.route == Route::copied && other->second.is_on_a_stream());
     });
 }
 

@@ -171,6 +171,9 @@ void Mover::Impl::start(Move& move, Lock& lock) {
             if (move.is_store()) {
                 enqueue_copy(move);
             } else {
+                if (!keeps(Rule::staging_is_copied_after_the_load)) {
+                    enqueue_copy(move);
+                }
                 call_tier(move.fence, move.beside, lock);
             }
             return;
@@ -194,12 +197,12 @@ void Mover::Impl::call_tier(CommandId fence, std::span<std::byte> bytes, Lock& l
 
 void Mover::Impl::on_done(CommandId fence, Result<void> outcome) {
     std::lock_guard const lock(guard_);
-    Move const& move = *lanes_.find(fence);
+    Move const* const move = lanes_.find(fence);
+    SPILLWAY_ASSERT(move != nullptr, "a tier ends what it was given, once");
     if (!outcome.ok()) {
         fail(fence, outcome.error());
-    } else if (move.route == Route::staged && !move.is_store()) {
+    } else if (move->route == Route::staged && !move->is_store()) {
         loaded_.push_back(fence);
-        ++staged_copies_;
         starter_needed_ = true;
         starter_cv_.notify_one();
         ended_cv_.notify_all();

@@ -178,7 +178,9 @@ void Mover::Impl::order_streams_after(
     Move& move, std::vector<std::shared_ptr<void const>>& released
 ) {
     StreamId const own = move.device.streams.front();
-    order_after(own, move);
+    if (!move.is_store() || keeps(Rule::drop_waits_for_the_store)) {
+        order_after(own, move);
+    }
     if (move.is_store()) {
         released.push_back(std::exchange(move.device.hold, nullptr));
         return;

@@ -8,6 +8,8 @@
 #include "base/rules.h"
 #include "executor/event_log.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -40,6 +42,9 @@ Loop::Loop(
 }
 
 Loop::~Loop() {
+    if (::getpid() != owner_) {
+        return;  // a forked child: what flies, and its threads, are the parent's
+    }
     do {
         settle();
     } while (keeps(Rule::closing_waits_for_copies) && mover_->under_way() > 0 &&

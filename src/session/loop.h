@@ -14,6 +14,8 @@
 #include "session/flight_recorder.h"
 #include "timeline/report.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -45,7 +47,7 @@ class Loop {
         std::unique_ptr<Mover> mover,
         Driver& driver
     );
-    /// Waits for what is in flight. No value may be left.
+    /// Waits for what is in flight. No value may be left. In a forked child it does nothing.
     ~Loop();
 
     /// Opens the event log, if one was asked for.
@@ -114,6 +116,7 @@ class Loop {
     void drop(Command const& command);
     void wait(Command const& command);
 
+    pid_t const owner_ = ::getpid();
     LoopOptions const options_;
     std::shared_ptr<Device> const device_;
     std::unique_ptr<Mover> const mover_;

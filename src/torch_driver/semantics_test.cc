@@ -10,6 +10,7 @@
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -377,7 +378,8 @@ TEST(Semantics, any_plan_gives_the_plain_gradients) {
 }
 
 TEST(Semantics, a_real_runs_event_log_replays_to_the_same_commands) {
-    std::string const path = std::filesystem::path(SPILLWAY_BINARY_DIR) / "semantics_test.events";
+    std::string const path = std::filesystem::path(SPILLWAY_BINARY_DIR) /
+                             ("semantics_test." + std::to_string(::getpid()) + ".events");
     {
         Rig rig(values(12), {}, "online", path);
         for (int step = 0; step < 4; ++step) {
@@ -394,6 +396,7 @@ TEST(Semantics, a_real_runs_event_log_replays_to_the_same_commands) {
     ASSERT_TRUE(outcome.ok()) << outcome.error().message();
     EXPECT_TRUE(outcome->identical) << outcome->difference;
     EXPECT_GT(outcome->commands, 100);
+    std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -55,9 +55,9 @@ class Run {
     }
 
     int go() {
-        c10::OptionalDeviceGuard device;  // a GPU's context is made where the run is, only there
-        if (!prepared_.device.is_cpu()) {
-            device.reset_device(prepared_.device);
+        std::optional<c10::DeviceGuard> device;
+        if (!prepared_.device.is_cpu()) {  // a GPU's context is made where the run is, only there
+            device.emplace(prepared_.device);
         }
         warm();
         budget_.open();

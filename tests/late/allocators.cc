@@ -29,8 +29,10 @@ class DeviceAllocator final : public c10::DeviceAllocator {
     c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
         DeviceStats const counted = late::stats().devices.at(static_cast<std::size_t>(device));
         c10::CachingDeviceAllocator::DeviceStats stats;
-        for (auto* const bytes :
-             {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes}) {
+        // As CUDA's: a block that another stream holds is not allocated, but active.
+        stats.allocated_bytes[0].current = counted.used_bytes - counted.held_bytes;
+        stats.allocated_bytes[0].peak = counted.peak_bytes;
+        for (auto* const bytes : {&stats.reserved_bytes, &stats.active_bytes}) {
             (*bytes)[0].current = counted.used_bytes;
             (*bytes)[0].peak = counted.peak_bytes;
         }

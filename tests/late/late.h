@@ -96,6 +96,7 @@ struct Damage {
 
 struct DeviceStats {
     std::int64_t used_bytes = 0;  ///< in live blocks, and in those that another stream still holds
+    std::int64_t held_bytes = 0;  ///< in the latter
     std::int64_t peak_bytes = 0;
     std::int64_t live_blocks = 0;
 };

@@ -4,10 +4,9 @@
 // Sessions on the late accelerator.
 #pragma once
 
-#include "torch_driver/suite.h"
-
 #include "tier/host_tier.h"
 #include "torch_driver/c10_device.h"
+#include "torch_driver/suite.h"
 
 #include <memory>
 #include <utility>

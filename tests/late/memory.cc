@@ -88,8 +88,11 @@ Block* Memory::find(void const* byte) {
 void Memory::free(Block& block) {
     block.alive = false;
     --counters_[block.device].live_blocks;
+    std::int64_t const counted = rounded(static_cast<std::int64_t>(block.size_bytes));
     if (block.recorded.empty()) {
-        counters_[block.device].used_bytes -= rounded(static_cast<std::int64_t>(block.size_bytes));
+        counters_[block.device].used_bytes -= counted;
+    } else {
+        counters_[block.device].held_bytes += counted;
     }
     dead_.push_back(&block);
     dead_bytes_ += static_cast<std::int64_t>(total_bytes(block.size_bytes));
@@ -102,7 +105,9 @@ void Memory::pass(Block& block) {
     clear(block.bytes, block.size_bytes);
     block.poisoned = true;
     if (!block.recorded.empty()) {
-        counters_[block.device].used_bytes -= rounded(static_cast<std::int64_t>(block.size_bytes));
+        std::int64_t const counted = rounded(static_cast<std::int64_t>(block.size_bytes));
+        counters_[block.device].used_bytes -= counted;
+        counters_[block.device].held_bytes -= counted;
     }
 }
 

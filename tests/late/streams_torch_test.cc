@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Programs with several streams, and tiers that take their time: what only a device whose streams run
-// late can get wrong. The checker and the poison of the late accelerator watch each case.
+// Programs with several streams, and tiers that take their time: what only a device whose streams
+// run late can get wrong. The checker and the poison of the late accelerator watch each case.
 
 #include "late/late.h"
 #include "late/late_session.h"
@@ -10,6 +10,8 @@
 
 #include <c10/core/StreamGuard.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/generated/Functions.h>
 
 #include <functional>
 #include <string>
@@ -28,11 +30,15 @@ SessionOptions options(std::int64_t limit_bytes = values(12)) {
     return asked;
 }
 
-/// Runs `program` plainly on the CPU, and recorded in `session`; its results must be equal.
+/// Runs `program` plainly on the CPU, and recorded in `session`; its results must be equal. It has
+/// to be right on streams without us, too.
 void expect_like_plain_in(std::shared_ptr<TorchSession> const& session, Program const& program) {
     here() = c10::Device(c10::kCPU);
     Tensors const expected = program([](auto const& body) { return body(); });
     here() = suite().device;
+    program([](auto const& body) { return body(); });
+    late::wait_idle();
+    ASSERT_EQ(late::all_reports(), "") << "the program itself is wrong";
     allocate_from(session, false);
     Tensors const actual = program([&](auto const& body) {
         Recorder const outer =
@@ -62,6 +68,14 @@ void on_side(c10::Stream const& side, std::function<void()> const& body) {
     order(side, main_stream());
 }
 
+/// What every program on several streams does with a tensor that another stream than its own uses.
+Tensor const& used_on(c10::Stream const& stream, Tensor const& tensor) {
+    if (!tensor.is_cpu()) {
+        tensor.record_stream(stream);
+    }
+    return tensor;
+}
+
 TEST(Streams, a_value_made_on_another_stream_is_stored_after_it) {
     c10::Stream const side = side_stream();
     expect_like_plain_in(open_on_host(options()), [&](auto const& record) {
@@ -69,37 +83,39 @@ TEST(Streams, a_value_made_on_another_stream_is_stored_after_it) {
         Tensor y = record([&] {
             Tensor a;
             on_side(side, [&] { a = chain(x); });
-            return chain(a).sum();
+            return chain(used_on(main_stream(), a)).sum();
         });
         y.backward();
         return Tensors{y.detach(), x.grad()};
     });
 }
 
-/// A value in a block of the side stream's, written and saved on the main one.
-Tensor made_here_in_a_block_of(c10::Stream const& side, Tensor const& x) {
-    Tensor block;
-    on_side(side, [&] { block = at::empty_like(x.detach()); });
-    return at::sin(block.copy_(x) * 1) + at::sin(block);
-}
-
 TEST(Streams, a_block_of_another_stream_is_stored_and_freed_after_its_user) {
+    // No block is recorded: the graph holds them all until that stream has waited for this one.
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(options()), [&](auto const& record) {
+    expect_like_plain_in(open_on_host(options(values(14))), [&](auto const& record) {
         Tensor x = leaf(71);
         Tensor y = record([&] {
-            Tensor sum = at::zeros({}, here());
-            for (int i = 0; i < 8; ++i) {
-                sum = sum + made_here_in_a_block_of(side, x + i).sum();
-                if (!here().is_cpu()) {  // takes what comes free of that stream, and writes
-                    c10::StreamGuard const guard(side);
-                    at::full({rows(), rows()}, i, here());
+            Tensors blocks;
+            on_side(side, [&] {
+                for (int i = 0; i < 6; ++i) {
+                    blocks.push_back(at::empty_like(x.detach()));
                 }
+            });
+            Tensor sum = at::zeros({}, here());
+            for (Tensor& block : blocks) {
+                sum = sum + at::sin(block.copy_(x).add_(1)).sum();
+                block.reset();
             }
-            return sum;
+            return sum + chain(chain(x)).sum();
         });
-        y.backward();
-        return Tensors{y.detach(), x.grad()};
+        y.backward({}, true);
+        if (!here().is_cpu()) {
+            order(main_stream(), side);
+        }
+        Tensor const value = y.detach();
+        y.reset();
+        return Tensors{value, x.grad()};
     });
 }
 
@@ -109,13 +125,77 @@ TEST(Streams, a_value_that_two_streams_saved_comes_back_for_both) {
         Tensor x = leaf(72);
         Tensor y = record([&] {
             Tensor sum = at::zeros({}, here());
+            used_on(side, sum);
+            Tensor here_too = at::zeros({}, here());
             Tensor a = x;
             for (int i = 0; i < 6; ++i) {
                 a = at::sin(a * 1.01 + 0.1);
+                here_too = here_too + (a * a).sum();
+                used_on(side, a);
                 on_side(side, [&] { sum = sum + (a * a).sum() + at::exp(a).sum(); });
             }
-            return sum + chain(a).sum();
+            return used_on(main_stream(), sum) + here_too + chain(a).sum();
         });
+        y.backward();
+        return Tensors{y.detach(), x.grad()};
+    });
+}
+
+TEST(Streams, a_value_that_no_gradient_orders_is_held_for_both_its_streams) {
+    c10::Stream const side = side_stream();
+    expect_like_plain_in(open_on_host(options(values(16))), [&](auto const& record) {
+        Tensor x = leaf(78);
+        Tensor z = leaf(79);
+        Tensor y = record([&] {
+            Tensor other;
+            on_side(side, [&] { other = z * 1; });
+            Tensor const here_too = x * 1;
+            Tensor sum = at::zeros({}, here());
+            Tensor there = at::zeros({}, here());
+            used_on(side, there);
+            for (int i = 0; i < 8; ++i) {
+                Tensor const constant = at::sin(x.detach() + i);  // needs no gradient
+                sum = sum + (here_too * constant).sum();
+                used_on(side, constant);
+                on_side(side, [&] { there = there + (other * constant).sum(); });
+            }
+            return sum + used_on(main_stream(), there) + chain(x).sum();
+        });
+        y.backward();
+        return Tensors{y.detach(), x.grad(), z.grad()};
+    });
+}
+
+TEST(Streams, a_saved_value_that_is_looked_at_is_freed_after_the_look) {
+    c10::Stream const side = side_stream();
+    expect_like_plain_in(open_on_host(options(values(14))), [&](auto const& record) {
+        Tensor x = leaf(83);
+        Tensor y = record([&] {
+            Tensor block;
+            on_side(side, [&] { block = at::empty_like(x.detach()); });
+            Tensor const first = at::sin(block.copy_(x).add_(1));
+            block.reset();
+            Tensor sum = chain(first).sum();  // its copy out begins
+            auto* const node =
+                dynamic_cast<torch::autograd::generated::SinBackward0*>(first.grad_fn().get());
+            sum = sum + (node->self_.unpack() * 3).detach().sum();
+            return sum + chain(chain(x)).sum();  // and it is dropped
+        });
+        y.backward({}, true);
+        if (!here().is_cpu()) {
+            order(main_stream(), side);
+        }
+        Tensor const value = y.detach();
+        y.reset();
+        return Tensors{value, x.grad()};
+    });
+}
+
+TEST(Streams, a_value_that_has_just_left_is_wanted_back) {
+    expect_like_plain_in(open_on_host(options(values(24))), [&](auto const& record) {
+        Tensor x = leaf(84);
+        Tensor y = record([&] { return chain(x).sum(); });
+        at::full({10, rows(), rows()}, 1, here());  // takes the place of nearly all
         y.backward();
         return Tensors{y.detach(), x.grad()};
     });
@@ -128,27 +208,37 @@ TEST(Streams, backward_on_other_streams_than_the_loads_were_asked_on) {
         Tensor y = record([&] {
             Tensor a = chain(x);
             Tensor b;
+            used_on(side, a);
             on_side(side, [&] { b = chain(a); });
-            Tensor c = chain(b);
+            Tensor const c = chain(used_on(main_stream(), b));
+            used_on(side, c);
             on_side(side, [&] { b = chain(c); });
-            return b.sum();
+            return used_on(main_stream(), b).sum();
         });
         y.backward();
         return Tensors{y.detach(), x.grad()};
     });
 }
 
+/// The identity, whose backward takes as much memory as six values.
+struct Hungry : torch::autograd::Function<Hungry> {
+    static Tensor forward(torch::autograd::AutogradContext*, Tensor const& x) { return x * 1; }
+    static torch::autograd::variable_list backward(
+        torch::autograd::AutogradContext*, torch::autograd::variable_list gradient
+    ) {
+        at::full({6, rows(), rows()}, 1, gradient[0].options());
+        return {gradient[0]};
+    }
+};
+
 TEST(Streams, a_large_allocation_in_backward_takes_read_ahead_back) {
     expect_like_plain_in(open_on_host(options(values(16))), [&](auto const& record) {
         Tensor x = leaf(74);
-        Tensor y = record([&] { return chain(chain(x)).sum(); });
-        x.register_hook([](Tensor const& gradient) { return gradient * 2; });
-        Tensor z = record([&] {
-            Tensor const wide = at::cat({x, x, x, x}, 1);  // its gradient is four values long
-            return at::sin(wide).sum() + chain(x).sum();
+        Tensor y = record([&] {
+            Tensor const a = Hungry::apply(chain(x));
+            return chain(chain(a)).sum();
         });
         y.backward();
-        z.backward();
         return Tensors{x.grad()};
     });
 }
@@ -196,9 +286,8 @@ TEST(Streams, a_store_that_fails_behind_staging_loses_nothing) {
 
 TEST(Streams, a_session_is_closed_while_copies_fly) {
     for (bool const staged : {false, true}) {
-        auto session =
-            staged ? open_staged(options(), std::make_unique<MemoryTier>(values(1024)))
-                   : open_on_host(options());
+        auto session = staged ? open_staged(options(), std::make_unique<MemoryTier>(values(1024)))
+                              : open_on_host(options());
         allocate_from(session, false);
         Tensor x = leaf(77);
         Recorder const outer =

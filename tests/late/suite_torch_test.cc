@@ -9,9 +9,7 @@
 
 #include "base/rules.h"
 #include "late/late.h"
-#include "tier/host_tier.h"
-#include "torch_driver/c10_device.h"
-#include "torch_driver/suite.h"
+#include "late/late_session.h"
 
 #include <ATen/Parallel.h>
 
@@ -52,16 +50,16 @@ class Seeds final : public testing::EmptyTestEventListener {
     void OnTestIterationStart(testing::UnitTest const&, int iteration) override {
         seed = first_seed() + static_cast<std::uint64_t>(iteration);
     }
-    void OnTestStart(testing::TestInfo const&) override {
+    void OnTestStart(testing::TestInfo const& test) override {
+        case_ = test.name();
         late::configure({.seed = seed, .quarantine_bytes = 1 << 20});
     }
     void OnTestPartResult(testing::TestPartResult const& part) override {
         if (part.failed() && rule_is_broken()) {
             std::string const why = part.summary();
-            auto const* const test = testing::UnitTest::GetInstance()->current_test_info();
             std::printf(
                 "killed by %s, seed %llu: %s\n",
-                test == nullptr ? "the environment" : test->name(),
+                case_.c_str(),
                 static_cast<unsigned long long>(seed),
                 why.substr(0, why.find('\n')).c_str()
             );
@@ -74,6 +72,8 @@ class Seeds final : public testing::EmptyTestEventListener {
             );
         }
     }
+
+    std::string case_ = "the environment";
 };
 
 /// The thread that ran a backward lets go of its last tensor after it has told that it is done.
