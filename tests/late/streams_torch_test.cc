@@ -90,20 +90,25 @@ TEST(Streams, a_value_made_on_another_stream_is_stored_after_it) {
     });
 }
 
+/// Blocks of the side stream's, for the main one to write.
+Tensors blocks_of(c10::Stream const& side, Tensor const& x, int count) {
+    Tensors blocks;
+    on_side(side, [&] {
+        for (int i = 0; i < count; ++i) {
+            blocks.push_back(at::empty_like(x.detach()));
+        }
+    });
+    return blocks;
+}
+
 TEST(Streams, a_block_of_another_stream_is_stored_and_freed_after_its_user) {
     // No block is recorded: the graph holds them all until that stream has waited for this one.
     c10::Stream const side = side_stream();
     expect_like_plain_in(open_on_host(options(values(14))), [&](auto const& record) {
         Tensor x = leaf(71);
         Tensor y = record([&] {
-            Tensors blocks;
-            on_side(side, [&] {
-                for (int i = 0; i < 6; ++i) {
-                    blocks.push_back(at::empty_like(x.detach()));
-                }
-            });
             Tensor sum = at::zeros({}, here());
-            for (Tensor& block : blocks) {
+            for (Tensor& block : blocks_of(side, x, 6)) {
                 sum = sum + at::sin(block.copy_(x).add_(1)).sum();
                 block.reset();
             }
@@ -168,18 +173,17 @@ TEST(Streams, a_value_that_no_gradient_orders_is_held_for_both_its_streams) {
 
 TEST(Streams, a_saved_value_that_is_looked_at_is_freed_after_the_look) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(options(values(14))), [&](auto const& record) {
+    auto const program = [&](auto const& record) {
         Tensor x = leaf(83);
         Tensor y = record([&] {
-            Tensor block;
-            on_side(side, [&] { block = at::empty_like(x.detach()); });
+            Tensor block = blocks_of(side, x, 1)[0];
             Tensor const first = at::sin(block.copy_(x).add_(1));
             block.reset();
-            Tensor sum = chain(first).sum();  // its copy out begins
+            Tensor sum = chain(first).sum();
             auto* const node =
                 dynamic_cast<torch::autograd::generated::SinBackward0*>(first.grad_fn().get());
             sum = sum + (node->self_.unpack() * 3).detach().sum();
-            return sum + chain(chain(x)).sum();  // and it is dropped
+            return sum + chain(chain(x)).sum();
         });
         y.backward({}, true);
         if (!here().is_cpu()) {
@@ -188,16 +192,33 @@ TEST(Streams, a_saved_value_that_is_looked_at_is_freed_after_the_look) {
         Tensor const value = y.detach();
         y.reset();
         return Tensors{value, x.grad()};
-    });
+    };
+    // Under some of these limits its copy out has begun when it is looked at, and it has not left.
+    for (std::int64_t limit = 15; limit < 22; ++limit) {
+        expect_like_plain_in(open_on_host(options(values(limit))), program);
+    }
 }
 
 TEST(Streams, a_value_that_has_just_left_is_wanted_back) {
-    expect_like_plain_in(open_on_host(options(values(24))), [&](auto const& record) {
+    c10::Stream const side = side_stream();
+    expect_like_plain_in(open_on_host(options(values(18))), [&](auto const& record) {
         Tensor x = leaf(84);
-        Tensor y = record([&] { return chain(x).sum(); });
-        at::full({10, rows(), rows()}, 1, here());  // takes the place of nearly all
-        y.backward();
-        return Tensors{y.detach(), x.grad()};
+        Tensor y = record([&] {
+            Tensor sum = at::zeros({}, here());
+            for (Tensor& block : blocks_of(side, x, 12)) {
+                sum = sum + at::sin(block.copy_(x).add_(1)).sum();
+                block.reset();
+            }
+            return sum;
+        });
+        at::full({10, rows(), rows()}, 1.0, here());  // takes the place of nearly all
+        y.backward({}, true);
+        if (!here().is_cpu()) {
+            order(main_stream(), side);
+        }
+        Tensor const value = y.detach();
+        y.reset();
+        return Tensors{value, x.grad()};
     });
 }
 
@@ -220,13 +241,13 @@ TEST(Streams, backward_on_other_streams_than_the_loads_were_asked_on) {
     });
 }
 
-/// The identity, whose backward takes as much memory as six values.
+/// The identity, whose backward takes as much memory as eight values.
 struct Hungry : torch::autograd::Function<Hungry> {
     static Tensor forward(torch::autograd::AutogradContext*, Tensor const& x) { return x * 1; }
     static torch::autograd::variable_list backward(
         torch::autograd::AutogradContext*, torch::autograd::variable_list gradient
     ) {
-        at::full({6, rows(), rows()}, 1, gradient[0].options());
+        at::full({8, rows(), rows()}, 1, gradient[0].options());
         return {gradient[0]};
     }
 };
