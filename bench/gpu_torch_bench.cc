@@ -187,6 +187,10 @@ class Run {
 };
 
 void measure(Settings const& settings, c10::Device device, Json& line) {
+    c10::OptionalDeviceGuard guard;
+    if (!device.is_cpu()) {
+        guard.reset_device(device);
+    }
     if (settings.deterministic) {
         at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
         at::globalContext().setDeterministicFillUninitializedMemory(false);
@@ -200,10 +204,6 @@ void measure(Settings const& settings, c10::Device device, Json& line) {
 
 /// 0, or 1 with the reason in the line.
 int run(Settings const& settings, c10::Device device) {
-    c10::OptionalDeviceGuard guard;
-    if (!device.is_cpu()) {
-        guard.reset_device(device);
-    }
     Json line = as_asked(settings);
     try {
         measure(settings, device, line);

@@ -86,11 +86,16 @@ def shown(value: float | None, factor: float = 1.0, digits: int = 2) -> str:
     return "-" if value is None else f"{value / factor:.{digits}f}"
 
 
+def cell(text: str | None) -> str:
+    """Words of another program as one cell of a table."""
+    return (text or "").replace("|", "/")[:240]
+
+
 def row(line: Line, plain: Sequence[Line], ceilings: Line | None) -> list[str]:
     cap = line["cap_bytes"] or line["budget_bytes"]
     head = [line["mode"], str(line["round"]), f"{cap / GIB:.0f} GiB" if cap else "none"]
     if line.get("error"):
-        return [*head, f"failed: {line['error']}".replace("|", "/"), *["-"] * 8]
+        return [*head, f"failed: {cell(line['error'])}", *["-"] * 8]
     step = line["step_seconds"]
     usual, ideal = median_of(plain, "step_seconds"), ideal_seconds(line, plain, ceilings)
     moves = line.get("out_bytes_a_step", 0) > 0
@@ -131,8 +136,7 @@ def trainings(lines: Sequence[Line], ceilings: Line | None) -> list[str]:
     text = []
     for (model, precision, batch, sequence, _, deterministic), group in groups.items():
         plain = [run for run in group
-                 if run["mode"] == "plain" and not run.get("error")
-                 and (not run["cap_bytes"] or run.get("deterministic"))]
+                 if run["mode"] == "plain" and not run.get("error") and not run["cap_bytes"]]
         text += ["", f"## {model}, {precision}, batch {batch}, sequence {sequence}"
                      f"{', deterministic kernels' if deterministic else ''}", ""]
         text += markdown_table(COLUMNS, (row(run, plain, ceilings) for run in group))
@@ -154,7 +158,7 @@ def checks(lines: Sequence[Line]) -> list[str]:
     found = [line for line in lines if line.get("kind", "check") == "check" and "write_gb_per_s" not in line]
     rows = [(line["entry"], f"{line['seconds']:.0f}",
              "skipped" if line.get("skipped") else "FAILED" if line.get("error") else "ok",
-             str(line.get("error") or line.get("skipped") or line.get("said") or "").replace("|", "/"))
+             cell(line.get("error") or line.get("skipped") or line.get("said")))
             for line in found]
     return ["", *markdown_table(("entry", "seconds", "", "said"), rows)] if rows else []
 
