@@ -130,6 +130,12 @@ $(benches): bench-%: build
 	@tools/setup.sh packages bench
 	@python3 bench/$*.py --build $(torch_folder)
 
+.PHONY: gpu-bench gpu-table
+gpu-bench: ## All GPU tests and measurements, under nine minutes; exit code 77 without a GPU (FILE=name)
+	@bench/gpu/run.sh $(FILE)
+gpu-table: ## Markdown of gpu-bench's JSON lines (FILE=name, or every bench/results/*.jsonl)
+	@python3 bench/gpu/table.py $(FILE)
+
 .PHONY: hooks
 hooks: ## Run check-fast before each git commit
 	git config core.hooksPath tools/hooks

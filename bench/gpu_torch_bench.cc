@@ -7,6 +7,7 @@
 
 #include "gpu/ceilings.h"
 #include "gpu/measured.h"
+#include "gpu/settings.h"
 #include "train/bad_value.h"
 #include "train/trainer.h"
 
@@ -17,7 +18,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -28,58 +28,6 @@ namespace spillway::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct Settings {
-    std::string mode = "plain";
-    std::string model = "tiny";
-    std::string device = "cuda:0";
-    std::string precision = "bf16";
-    std::string nvme;
-    std::int64_t batch = 0;
-    std::int64_t sequence = 0;
-    std::int64_t steps = 5;
-    std::int64_t warmup = 2;
-    std::int64_t budget_bytes = 0;
-    std::int64_t host_budget_bytes = 0;
-    std::int64_t nvme_budget_bytes = 0;
-    std::int64_t cap_bytes = 0;
-    std::int64_t ceiling_bytes = 0;
-    bool deterministic = false;
-};
-
-Mode mode_of(std::string const& name) {
-    constexpr std::array<char const*, 4> kNames{"plain", "checkpoint", "save_on_cpu", "spillway"};
-    auto const at = std::find(kNames.begin(), kNames.end(), name);
-    if (at == kNames.end()) {
-        throw train::BadValue("--mode " + name + ": not one of the four");
-    }
-    return static_cast<Mode>(at - kNames.begin());
-}
-
-/// "gpt2-345m", "llama2-7b-blocks:4" (so many blocks of it), "tiny", "tiny-llama".
-TrainOptions model_of(Settings const& settings) {
-    constexpr std::string_view kBlocks = "llama2-7b-blocks:";
-    TrainOptions options;
-    options.preset = settings.model;
-    if (settings.model.starts_with(kBlocks)) {
-        options.preset = "llama2-7b";
-        options.layers = std::stoll(settings.model.substr(kBlocks.size()));
-    } else if (settings.model.starts_with("tiny")) {
-        options.preset = "";
-        options.style = settings.model == "tiny" ? "gpt2" : "llama2";
-        options.layers = 3;
-        options.heads = 2;
-        options.width = 64;
-        options.sequence = 128;
-        options.batch = 4;
-    }
-    options.batch = settings.batch > 0 ? settings.batch : options.batch;
-    options.sequence = settings.sequence > 0 ? settings.sequence : options.sequence;
-    options.precision = settings.precision;
-    options.device = settings.device;
-    options.steps = settings.warmup + settings.steps + 1;
-    return options;
-}
 
 /// Bytes that are the same on every machine, with something to learn in them.
 train::Corpus made_text() {
@@ -238,45 +186,11 @@ class Run {
     std::vector<double> update_;
 };
 
-void add_flags(CLI::App& app, Settings& settings) {
-    app.add_option("--mode", settings.mode, "plain, checkpoint, save_on_cpu or spillway");
-    app.add_option(
-        "--model", settings.model, "gpt2-345m, llama2-7b-blocks:N, tiny, tiny-llama ..."
-    );
-    app.add_option("--device", settings.device, "cuda:0, or cpu");
-    app.add_option("--precision", settings.precision, "bf16 or fp32");
-    app.add_option("--batch", settings.batch, "samples a step");
-    app.add_option("--sequence", settings.sequence, "tokens a sample");
-    app.add_option("--steps", settings.steps, "measured ones")->check(CLI::PositiveNumber);
-    app.add_option("--warmup", settings.warmup, "steps before them")->check(CLI::NonNegativeNumber);
-    app.add_option("--budget", settings.budget_bytes, "Spillway's device bytes; 0: no cap");
-    app.add_option("--host-budget", settings.host_budget_bytes, "Spillway's host bytes");
-    app.add_option("--nvme", settings.nvme, "Spillway's folder");
-    app.add_option("--nvme-budget", settings.nvme_budget_bytes, "bytes there");
-    app.add_option("--cap", settings.cap_bytes, "device bytes that the other modes see; 0: all");
-    app.add_option("--ceilings", settings.ceiling_bytes, "no training: copies of so many bytes");
-    app.add_flag("--deterministic", settings.deterministic, "kernels that add in one order only");
-}
-
-Json as_asked(Settings const& settings) {
-    if (settings.ceiling_bytes > 0) {
-        return {{"kind", "ceilings"}, {"device", settings.device}};
-    }
-    return {
-        {"kind", "training"},
-        {"mode", settings.mode},
-        {"model", settings.model},
-        {"device", settings.device},
-        {"precision", settings.precision},
-        {"steps", settings.steps},
-        {"cap_bytes", settings.cap_bytes},
-        {"budget_bytes", settings.budget_bytes},
-        {"host_budget_bytes", settings.host_budget_bytes},
-        {"nvme_budget_bytes", settings.nvme_budget_bytes},
-        {"deterministic", settings.deterministic}};
-}
-
 void measure(Settings const& settings, c10::Device device, Json& line) {
+    c10::OptionalDeviceGuard guard;
+    if (!device.is_cpu()) {
+        guard.reset_device(device);
+    }
     if (settings.deterministic) {
         at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
         at::globalContext().setDeterministicFillUninitializedMemory(false);
@@ -290,10 +204,6 @@ void measure(Settings const& settings, c10::Device device, Json& line) {
 
 /// 0, or 1 with the reason in the line.
 int run(Settings const& settings, c10::Device device) {
-    std::optional<c10::DeviceGuard> guard;
-    if (!device.is_cpu()) {
-        guard.emplace(device);
-    }
     Json line = as_asked(settings);
     try {
         measure(settings, device, line);

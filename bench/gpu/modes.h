@@ -10,12 +10,12 @@
 #include "train/model.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
-#include <torch/custom_class.h>
 
 #include <atomic>
 #include <cstdint>
