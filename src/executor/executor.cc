@@ -228,7 +228,12 @@ void Executor::Impl::take(Dropped const& event) {
     bool const storing = value->away == Away::storing && keeps(Rule::room_outlives_the_store);
     bool const loading = !value->load_ended && keeps(Rule::room_outlives_the_load);
     if (storing || loading) {
-        values_.alter(event.value, *value, [](Value& v) { v.orphan = true; });
+        values_.alter(event.value, *value, [&](Value& v) {
+            v.orphan = true;
+            if (loading && v.device == OnDevice::held) {
+                v.device = OnDevice::none;  // bound in stream order: the bytes went with the tensor
+            }
+        });
         return;
     }
     end_orphan(event.value, *value);
