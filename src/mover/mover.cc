@@ -111,5 +111,8 @@ TierCounters Mover::counters(Pool pool) const {
 StreamCounters Mover::stream_counters() const {
     return impl_->stream_counters();
 }
+HostMemory const& Mover::staging() const {
+    return impl_->staging();
+}
 
 }  // namespace spillway

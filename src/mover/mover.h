@@ -142,6 +142,8 @@ class Mover {
     /// Zeros where the pool does not exist.
     [[nodiscard]] TierCounters counters(Pool pool) const;
     [[nodiscard]] StreamCounters stream_counters() const;
+    /// As it was given.
+    [[nodiscard]] HostMemory const& staging() const;
 
   private:
     class Impl;

@@ -60,6 +60,7 @@ class Mover::Impl {
     bool forked() const { return ::getpid() != owner_; }
     Tier* tier(Pool pool) const;
     TierCounters counters(Pool pool) const;
+    HostMemory const& staging() const { return options_.staging; }
     StreamCounters stream_counters() const {
         std::lock_guard const lock(guard_);
         return streams_;

@@ -137,7 +137,7 @@ void Loop::store(Command const& command) {
     }
     {
         std::lock_guard const lock(mutex_);
-        in_flight_.emplace(command.id, CommandKind::store);
+        in_flight_.emplace(command.id, Moving{CommandKind::store, command.pool});
     }
     mover_->store(command.id, command.block, std::move(source), {});
 }
@@ -151,7 +151,7 @@ void Loop::load(Command const& command) {
             static_cast<std::byte*>(returning.memory),
             static_cast<std::size_t>(command.size_bytes)};
         target.streams = {returning.stream};
-        in_flight_.emplace(command.id, CommandKind::load);
+        in_flight_.emplace(command.id, Moving{CommandKind::load, command.pool});
     }
     mover_->load(command.id, command.block, std::move(target), command.after);
 }
@@ -178,20 +178,18 @@ void Loop::drop(Command const& command) {
 }
 
 void Loop::wait(Command const& command) {
-    CommandKind kind = CommandKind::wait;
+    std::optional<Moving> waited_for;
     {
         std::lock_guard const lock(mutex_);
         for (CommandId const fence : command.after) {
             auto const at = in_flight_.find(fence);
             if (at != in_flight_.end()) {
-                kind = at->second;
+                waited_for = at->second;
             }
         }
     }
-    std::int64_t const waited_ns = kind == CommandKind::wait ? 0 : mover_->wait(command.after);
-    {
-        std::lock_guard const lock(mutex_);
-        (kind == CommandKind::store ? report_.stall_store_ns : report_.stall_load_ns) += waited_ns;
+    if (waited_for) {
+        count_stall(*waited_for, mover_->wait(command.after));
     }
     settle();
 }

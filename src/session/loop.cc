@@ -4,6 +4,7 @@
 #include "session/loop.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/rules.h"
 #include "executor/event_log.h"
@@ -297,7 +298,9 @@ bool Loop::has_failed(CommandId command) const {
 }
 
 Result<void> Loop::make_room(std::int64_t size_bytes) {
+    std::int64_t const asked_ns = steady_now_ns();
     std::lock_guard const turn(turn_);
+    admitting_since_ns_ = asked_ns;
     std::vector<Command> commands;
     std::vector<ValueId> sole = driver_.newly_sole(std::numeric_limits<std::size_t>::max());
     {
@@ -317,6 +320,8 @@ Result<void> Loop::make_room(std::int64_t size_bytes) {
         }
     }
     Result<void> outcome = execute(commands);
+    admitted_until(steady_now_ns());
+    admitting_since_ns_.reset();
     if (!outcome.ok()) {
         write_flight_record();
     }
@@ -351,27 +356,6 @@ void Loop::settle() {
         take_queued(commands);
     }
     carry_out(commands);
-}
-
-Report Loop::report() const {
-    std::lock_guard const lock(mutex_);
-    Report report = report_;
-    DeviceUsage const now = device_->usage();
-    report.device_bytes = now.used_bytes;
-    report.device_peak_bytes = std::max(report.device_peak_bytes, now.peak_bytes);
-    report.ledger_peak_bytes = executor_.granted_peak_bytes();
-    report.device_resident_peak_bytes = now.resident_peak_bytes;
-    TierCounters const host = mover_->counters(Pool::host);
-    TierCounters const nvme = mover_->counters(Pool::nvme);
-    report.stored_bytes = host.stored_bytes + nvme.stored_bytes;
-    report.loaded_bytes = host.loaded_bytes + nvme.loaded_bytes;
-    report.store_busy_ns = host.store_ns + nvme.store_ns;
-    report.load_busy_ns = host.load_ns + nvme.load_ns;
-    report.host_peak_bytes = host.peak_used_bytes;
-    report.nvme_peak_bytes = nvme.peak_used_bytes;
-    report.nvme_moved_bytes = nvme.stored_bytes + nvme.loaded_bytes;
-    report.staging_bytes = host.staging_bytes + nvme.staging_bytes;
-    return report;
 }
 
 Phase Loop::current_phase() const {

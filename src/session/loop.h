@@ -90,6 +90,11 @@ class Loop {
         void* memory = nullptr;
         StreamId stream;
     };
+    /// A store or load that the mover has.
+    struct Moving {
+        CommandKind kind = CommandKind::store;
+        Pool pool = Pool::host;
+    };
 
     [[nodiscard]] Usage usage();
     void write_flight_record();
@@ -113,6 +118,8 @@ class Loop {
     [[nodiscard]] Result<void> bind(Command const& command);
     void drop(Command const& command);
     void wait(Command const& command);
+    void count_stall(Moving const& waited_for, std::int64_t waited_ns);
+    void admitted_until(std::int64_t end_ns);
 
     LoopOptions const options_;
     std::shared_ptr<Device> const device_;
@@ -120,13 +127,15 @@ class Loop {
     Driver& driver_;
 
     std::recursive_mutex turn_;  ///< whose reply is carried out; only program threads take it
-    mutable std::mutex mutex_;   ///< guards everything down to `report_`
+    /// Since when room is being made, by the thread whose turn it is; nothing: it is not.
+    std::optional<std::int64_t> admitting_since_ns_;
+    mutable std::mutex mutex_;  ///< guards everything down to `report_`
     Executor executor_;
     std::vector<Event> queued_;
     Backlog backlog_;
     std::vector<ValueId> dropped_now_;  ///< empty between calls
     std::unordered_map<CommandId, Error> failed_;
-    std::unordered_map<CommandId, CommandKind> in_flight_;
+    std::unordered_map<CommandId, Moving> in_flight_;
     std::unordered_map<ValueId, Returning> returning_;
     std::optional<std::ofstream> log_;
     std::optional<FlightRecorder> recorder_;
