@@ -15,4 +15,12 @@ namespace spillway {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
+/// From when to when, on that clock; half-open. Zeros: not measured.
+struct Interval {
+    std::int64_t start_ns = 0;
+    std::int64_t end_ns = 0;
+
+    [[nodiscard]] bool is_measured() const { return end_ns != 0; }
+};
+
 }  // namespace spillway

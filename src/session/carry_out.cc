@@ -135,15 +135,17 @@ void Loop::store(Command const& command) {
         fail(command, Error{Errc::cancelled, "nothing refers to the value any more", ""});
         return;
     }
+    Moving move = moving(command, std::ssize(source.bytes));
     {
         std::lock_guard const lock(mutex_);
-        in_flight_.emplace(command.id, Moving{CommandKind::store, command.pool});
+        in_flight_.emplace(command.id, std::move(move));
     }
     mover_->store(command.id, command.block, std::move(source), {});
 }
 
 void Loop::load(Command const& command) {
     HeldBytes target;
+    Moving move = moving(command, command.size_bytes);
     {
         std::lock_guard const lock(mutex_);
         Returning const& returning = returning_.at(command.value);
@@ -151,7 +153,7 @@ void Loop::load(Command const& command) {
             static_cast<std::byte*>(returning.memory),
             static_cast<std::size_t>(command.size_bytes)};
         target.streams = {returning.stream};
-        in_flight_.emplace(command.id, Moving{CommandKind::load, command.pool});
+        in_flight_.emplace(command.id, std::move(move));
     }
     mover_->load(command.id, command.block, std::move(target), command.after);
 }

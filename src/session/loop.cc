@@ -49,6 +49,7 @@ Loop::~Loop() {
     for (auto const& [value, returning] : returning_) {
         mover_->release_device(returning.memory);
     }
+    write_trace();
 }
 
 Result<void> Loop::open_log() {
@@ -73,7 +74,11 @@ Usage Loop::usage() {
     of_phase = std::max(of_phase, peak);
     report_.device_peak_bytes = std::max(report_.device_peak_bytes, peak);
     std::int64_t const untold = backlog_.size_bytes();
-    std::int64_t const used = std::max<std::int64_t>(0, device_->used_bytes() - untold);
+    std::int64_t const allocated = device_->used_bytes();
+    if (trace_) {
+        trace_->used(Pool::device, allocated);
+    }
+    std::int64_t const used = std::max<std::int64_t>(0, allocated - untold);
     return {.used_bytes = used, .peak_bytes = std::max(used, peak - untold)};
 }
 
@@ -102,6 +107,7 @@ void Loop::tell(Event const& event, std::vector<Command>& commands) {
 void Loop::take_queued(std::vector<Command>& commands) {
     if (mover_->has_completions()) {
         for (Completion& ended : mover_->take_completions()) {
+            trace_ended(ended);
             in_flight_.erase(ended.command);
             if (ended.outcome.ok()) {
                 queued_.push_back(Finished{ended.command});
@@ -178,6 +184,9 @@ void Loop::begin_step(std::int64_t step) {
         step_ = step;
         failed_.clear();
         take_queued(commands);
+        if (trace_) {
+            trace_->begin_step();
+        }
         if (recorder_) {
             if (std::optional<ExecutorState> state = executor_.state()) {
                 recorder_->may_begin_at(std::move(*state));
@@ -195,6 +204,9 @@ void Loop::phase(Phase phase) {
         std::lock_guard const lock(mutex_);
         Usage const now = usage();  // what was until here belongs to the phase that ends
         phase_ = phase;
+        if (trace_) {
+            trace_->mark("step " + std::to_string(step_) + ", " + std::string(name_of(phase)));
+        }
         take_queued(commands);
         tell(PhaseBegan{phase, now}, commands);
     }

@@ -12,6 +12,7 @@
 #include "session/backlog.h"
 #include "session/driver.h"
 #include "session/flight_recorder.h"
+#include "session/trace_recorder.h"
 #include "timeline/report.h"
 
 #include <array>
@@ -31,6 +32,9 @@ struct LoopOptions {
     ExecutorOptions executor;
     std::string record_events;  ///< file for the event and command log; empty: none
     std::string flight_record;  ///< file for the last steps' log, written when one fails; or empty
+    /// File for the last steps' trace, written at the end, however that comes; or empty. The mover
+    /// measures then (MoverOptions).
+    std::string trace_file;
 };
 
 /// Thread  program events from any number of program threads, which take turns: a reply is carried
@@ -52,6 +56,8 @@ class Loop {
     ///
     /// Fails   Errc::io naming the file
     [[nodiscard]] Result<void> open_log();
+    /// The same for the trace.
+    [[nodiscard]] Result<void> open_trace();
 
     // Program events.
     void begin_step(std::int64_t step);
@@ -94,6 +100,9 @@ class Loop {
     struct Moving {
         CommandKind kind = CommandKind::store;
         Pool pool = Pool::host;
+        ValueId value{};
+        std::int64_t size_bytes = 0;
+        std::string text{};  ///< of the value; empty where there is no trace
     };
 
     [[nodiscard]] Usage usage();
@@ -120,6 +129,10 @@ class Loop {
     void wait(Command const& command);
     void count_stall(Moving const& waited_for, std::int64_t waited_ns);
     void admitted_until(std::int64_t end_ns);
+    [[nodiscard]] Moving moving(Command const& command, std::int64_t size_bytes);
+    void trace_ended(Completion const& ended);
+    void trace_stream_stalls();
+    void write_trace();
 
     LoopOptions const options_;
     std::shared_ptr<Device> const device_;
@@ -139,6 +152,7 @@ class Loop {
     std::unordered_map<ValueId, Returning> returning_;
     std::optional<std::ofstream> log_;
     std::optional<FlightRecorder> recorder_;
+    std::optional<TraceRecorder> trace_;
     Phase phase_ = Phase::setup;
     std::int64_t step_ = 0;
     Report report_;

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What the loop tells: the times that compute waited, and the report.
+// What the loop tells: the times that compute waited, the report and the trace.
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "session/loop.h"
 
 #include <algorithm>
@@ -60,6 +61,9 @@ void Loop::count_stall(Moving const& waited_for, std::int64_t waited_ns) {
     (is_store ? report_.stall_store_ns : report_.stall_load_ns) += waited_ns;
     StallCause const cause = waited_for.pool == Pool::nvme ? StallCause::nvme : in_memory;
     report_.stall_by_cause_ns[static_cast<std::size_t>(cause)] += waited_ns;
+    if (trace_) {
+        trace_->stalled(cause, {now_ns - waited_ns, now_ns});
+    }
 }
 
 /// Room was being made until then, without a wait, if it is being made.
@@ -68,6 +72,71 @@ void Loop::admitted_until(std::int64_t end_ns) {
         std::lock_guard const lock(mutex_);
         report_.stall_by_cause_ns[static_cast<std::size_t>(StallCause::admission)] +=
             end_ns - *admitting_since_ns_;
+        if (trace_) {
+            trace_->stalled(StallCause::admission, {*admitting_since_ns_, end_ns});
+        }
+    }
+}
+
+Loop::Moving Loop::moving(Command const& command, std::int64_t size_bytes) {
+    std::string text = options_.trace_file.empty() ? "" : driver_.describe(command.value);
+    return {command.kind, command.pool, command.value, size_bytes, std::move(text)};
+}
+
+Result<void> Loop::open_trace() {
+    if (options_.trace_file.empty()) {
+        return {};
+    }
+    std::lock_guard const lock(mutex_);
+    Result<void> const opened = trace_.emplace().open(options_.trace_file);
+    if (!opened.ok()) {
+        trace_.reset();
+    }
+    return opened;
+}
+
+/// Both parts of a move whose bytes went through staging. Called with the mutex held.
+void Loop::trace_ended(Completion const& ended) {
+    auto const at = in_flight_.find(ended.command);
+    if (!trace_ || !ended.outcome.ok() || at == in_flight_.end()) {
+        return;
+    }
+    Moving const& move = at->second;
+    bool const is_store = move.kind == CommandKind::store;
+    Span span;
+    span.lane = is_store ? Lane::copy_out : Lane::copy_in;
+    span.what = name_of(move.kind);
+    span.value = move.value;
+    span.size_bytes = move.size_bytes;
+    span.text = move.text;
+    if (ended.on_stream.is_measured()) {
+        trace_->moved(span, ended.on_stream);
+    }
+    bool const is_nvme = move.pool == Pool::nvme;
+    if (ended.on_tier.is_measured() && (is_nvme || !ended.on_stream.is_measured())) {
+        span.lane = is_nvme ? (is_store ? Lane::nvme_write : Lane::nvme_read) : span.lane;
+        trace_->moved(std::move(span), ended.on_tier);
+    }
+    trace_stream_stalls();
+}
+
+/// Called with the mutex held.
+void Loop::trace_stream_stalls() {
+    for (StreamStall const& stall : mover_->take_stream_stalls()) {
+        trace_->stalled(stall.for_store ? StallCause::copy_out : StallCause::copy_in, stall.time);
+    }
+}
+
+void Loop::write_trace() {
+    std::lock_guard const lock(mutex_);
+    if (!trace_) {
+        return;
+    }
+    trace_stream_stalls();
+    trace_->mark("closed");  // where the last phase ends
+    Result<void> const written = trace_->write();
+    if (!written.ok()) {
+        say_once(written.error().message());
     }
 }
 

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -96,24 +97,32 @@ struct Rig {
         std::string log = {},
         std::int64_t away_bytes = 64_MiB,
         ChooserKind chooser = ChooserKind::online,
-        Pool away = Pool::nvme
+        Pool away = Pool::nvme,
+        std::string trace_file = {}
     ) {
         device = CpuDevice::open({.limit_bytes = limit_bytes}).value();
         auto faulty = std::make_unique<FaultyTier>(
             std::make_unique<MemoryTier>(away_bytes), std::move(faults)
         );
         tier = faulty.get();
-        auto mover = away == Pool::host
-                         ? std::make_unique<Mover>(device, std::move(faulty), nullptr)
-                         : std::make_unique<Mover>(device, nullptr, std::move(faulty));
+        std::array<std::unique_ptr<Tier>, 2> places;  // host, NVMe
+        places[away == Pool::host ? 0 : 1] = std::move(faulty);
+        auto mover = std::make_unique<Mover>(
+            device,
+            std::move(places[0]),
+            std::move(places[1]),
+            MoverOptions{.measure = !trace_file.empty()}
+        );
         driver = std::make_unique<Blocks>(*device);
         LoopOptions options;
         options.executor = {.chooser = chooser, .device_bytes = limit_bytes};
         (away == Pool::host ? options.executor.host_bytes : options.executor.nvme_bytes) =
             away_bytes;
         options.record_events = std::move(log);
+        options.trace_file = std::move(trace_file);
         loop = std::make_unique<Loop>(options, device, std::move(mover), *driver);
         EXPECT_TRUE(loop->open_log().ok());
+        EXPECT_TRUE(loop->open_trace().ok());
     }
 
     /// As a capped allocator does: makes room until it fits or nothing is left.

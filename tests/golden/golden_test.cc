@@ -9,6 +9,7 @@
 #include "executor/event_log.h"
 #include "machine/machine.h"
 #include "plan/plan.h"
+#include "timeline/chrome_trace.h"
 #include "timeline/report_text.h"
 #include "timeline/timeline.h"
 #include "trace/trace.h"
