@@ -20,16 +20,17 @@ namespace {
 constexpr double kOutGbPerS = 2;
 constexpr double kInGbPerS = 0.5;
 
-/// Copies out at 2 GB/s and in at 0.5, operators at 8.
-void in_virtual_time() {
+/// Copies out at 2 GB/s and in at 0.5, operators at 8; or `slower` than that.
+void in_virtual_time(std::int64_t slower = 1) {
     late::configure(
         {.mode = late::Mode::virtual_time,
          .duration =
-             [](std::string_view op, std::int64_t size_bytes) {
+             [slower](std::string_view op, std::int64_t size_bytes) {
                  // A copy touches its bytes at both ends.
-                 return op == "copy_d2h"   ? size_bytes / 4
-                        : op == "copy_h2d" ? size_bytes
-                                           : size_bytes / 8;
+                 std::int64_t const ns = op == "copy_d2h"   ? size_bytes / 4
+                                         : op == "copy_h2d" ? size_bytes
+                                                            : size_bytes / 8;
+                 return ns * slower;
              },
          .quarantine_bytes = 1 << 20}
     );
@@ -115,6 +116,24 @@ TEST(Report, a_trace_has_every_copy_at_its_rate) {
     }
     EXPECT_EQ(out_bytes, report.copy_out_bytes);
     EXPECT_GT(stalls_us, 0);
+}
+
+TEST(Report, a_trace_of_many_seconds_keeps_its_times) {
+    constexpr std::int64_t kSlower = 1'000'000;  // a copy of 4 KiB takes two seconds
+    in_virtual_time(kSlower);
+    auto session = open_on_host(options(file("late_slow.trace.json")));
+    step(session);
+    session.reset();
+    double last_end_us = 0;
+    for (nlohmann::json const& event : trace_in(file("late_slow.trace.json"))) {
+        if (event["name"].get<std::string>().starts_with("store ")) {
+            double const size_bytes = event["args"]["size_bytes"].get<double>();
+            EXPECT_NEAR(event["dur"].get<double>(), size_bytes / kOutGbPerS * kSlower / 1000, 1);
+            EXPECT_FALSE(event["args"].contains("took_us")) << "one copy at a time";
+            last_end_us = event["ts"].get<double>() + event["dur"].get<double>();
+        }
+    }
+    EXPECT_GT(last_end_us, 20e6) << "long enough to measure from a new base";
 }
 
 TEST(Report, bytes_that_go_through_staging_are_on_two_lanes) {
