@@ -251,6 +251,13 @@ void add_output(CLI::App& app, TrainOptions& options) {
         "FILE",
         "none"
     );
+    group.word(
+        "--trace",
+        options.trace_file,
+        "file of stalls, copies, NVMe and bytes over time, for Perfetto or chrome://tracing",
+        "FILE",
+        "none"
+    );
 }
 
 }  // namespace

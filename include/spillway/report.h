@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a session did, in numbers; the struct is timeline's.
+// What a session did, in numbers, as a table and as JSON; struct and texts are timeline's.
 #pragma once
 
 #include "timeline/report.h"
+#include "timeline/report_text.h"

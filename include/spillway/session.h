@@ -44,6 +44,7 @@ struct SessionOptions {
     std::string record_events = {};     ///< a file for the event and command log; empty: none
     std::string flight_record = {};     ///< a file for the last steps' log, written when one fails
     std::string device = "cpu";         ///< "cpu", "cuda", "cuda:1"
+    std::string trace_file = {};  ///< a file for trace viewers, filled when the session closes
 };
 
 /// An option that cannot be: thrown by `Session::open`, with one line that says why.

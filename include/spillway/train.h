@@ -62,6 +62,7 @@ struct TrainOptions {
     std::string policy = "online";
     std::string record_events;
     std::string flight_record;
+    std::string trace_file;
 };
 
 /// Runs the training and returns the exit code: 0 done, 2 a value that cannot be used (one to three

@@ -65,6 +65,9 @@ class Device {
     [[nodiscard]] virtual std::int64_t size_of(void const* block) const = 0;
 
     [[nodiscard]] virtual DeviceUsage usage() const = 0;
+    /// Memory of the device that is in no such block and not kept for one: the context of this
+    /// process, and what others took. 0 where the device does not tell.
+    [[nodiscard]] virtual std::int64_t other_bytes() const { return 0; }
     /// The `used_bytes` of `usage`, for those who ask often.
     [[nodiscard]] virtual std::int64_t used_bytes() const { return usage().used_bytes; }
     /// The most in use since the last call; starts again from what is in use now.

@@ -5,6 +5,7 @@
 // waits for did (mover.h, Note [How commands wait]). No thread, no clock, no I/O.
 #pragma once
 
+#include "base/clock.h"
 #include "base/ids.h"
 #include "base/place.h"
 #include "base/result.h"
@@ -43,6 +44,8 @@ struct Move {
     std::span<std::byte> beside{};  ///< the other side of its copy: the tier's, or staging
     StreamEventRef begun{};         ///< around its copy, once that is enqueued
     StreamEventRef copied{};
+    Interval on_tier{};  ///< as Completion's
+    Interval on_stream{};
     bool started = false;
 
     [[nodiscard]] bool is_store() const { return way == Direction::store; }

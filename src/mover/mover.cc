@@ -93,6 +93,9 @@ std::int64_t Mover::wait_for_any() {
 std::vector<Completion> Mover::take_completions() {
     return impl_->take_completions();
 }
+std::vector<StreamStall> Mover::take_stream_stalls() {
+    return impl_->take_stream_stalls();
+}
 bool Mover::has_completions() {
     return impl_->has_completions();
 }
@@ -110,6 +113,9 @@ TierCounters Mover::counters(Pool pool) const {
 }
 StreamCounters Mover::stream_counters() const {
     return impl_->stream_counters();
+}
+HostMemory const& Mover::staging() const {
+    return impl_->staging();
 }
 
 }  // namespace spillway

@@ -5,6 +5,7 @@
 // wait for fences, and what became of them. It decides nothing.
 #pragma once
 
+#include "base/clock.h"
 #include "base/ids.h"
 #include "base/place.h"
 #include "base/result.h"
@@ -26,6 +27,14 @@ namespace spillway {
 struct Completion {
     CommandId command;
     Result<void> outcome;
+    Interval on_tier = {};    ///< the tier had it; measured where MoverOptions::measure asks
+    Interval on_stream = {};  ///< its copy was on the device's stream, by the device's clock
+};
+
+/// Streams of compute stood still for a copy.
+struct StreamStall {
+    bool for_store = false;
+    Interval time = {};
 };
 
 /// What the copies did that have passed on the device's streams; zeros where there are no streams.
@@ -46,6 +55,9 @@ struct MoverOptions {
     /// Memory that the device copies to and from, for tiers without memory of their own. What is
     /// longer cannot go there.
     HostMemory staging = {};
+    /// Completions tell from when to when, and stalls of streams are kept. Costs two looks at a
+    /// clock for each move.
+    bool measure = false;
     /// False: what waits is started by whoever calls. For tests that must be repeatable.
     bool own_thread = true;
 };
@@ -129,6 +141,9 @@ class Mover {
     /// its holds.
     [[nodiscard]] std::vector<Completion> take_completions();
 
+    /// The stalls of streams that ended since the last call, where they are measured.
+    [[nodiscard]] std::vector<StreamStall> take_stream_stalls();
+
     /// Whether `take_completions` has something to hand over. One atomic load, and while copies are
     /// on streams a question to the device.
     [[nodiscard]] bool has_completions();
@@ -142,6 +157,8 @@ class Mover {
     /// Zeros where the pool does not exist.
     [[nodiscard]] TierCounters counters(Pool pool) const;
     [[nodiscard]] StreamCounters stream_counters() const;
+    /// As it was given.
+    [[nodiscard]] HostMemory const& staging() const;
 
   private:
     class Impl;

@@ -48,6 +48,10 @@ Mover::Impl::Impl(
       nvme_(std::move(nvme)),
       staging_(std::ssize(options_.staging.bytes()), kStagingUnitBytes) {
     SPILLWAY_ASSERT(device_ != nullptr, "a mover has a device");
+    if (options_.measure && !device_->is_host()) {
+        base_ = device_->record(device_->copy_out_stream());
+        base_ns_ = steady_now_ns();
+    }
     if (options_.own_thread) {
         starter_ = std::thread([this] { run_starter(); });
     }
@@ -181,7 +185,8 @@ void Mover::Impl::start(Move& move, Lock& lock) {
 }
 
 void Mover::Impl::call_tier(CommandId fence, std::span<std::byte> bytes, Lock& lock) {
-    Move const& move = *lanes_.find(fence);
+    Move& move = *lanes_.find(fence);
+    move.on_tier.start_ns = options_.measure ? steady_now_ns() : 0;
     Reservation const& room = rooms_.at(move.block).bytes;  // stays put while the move lives
     Tier& place = *tier(move.pool);
     bool const is_store = move.is_store();
@@ -197,8 +202,9 @@ void Mover::Impl::call_tier(CommandId fence, std::span<std::byte> bytes, Lock& l
 
 void Mover::Impl::on_done(CommandId fence, Result<void> outcome) {
     std::lock_guard const lock(guard_);
-    Move const* const move = lanes_.find(fence);
+    Move* const move = lanes_.find(fence);
     SPILLWAY_ASSERT(move != nullptr, "a tier ends what it was given, once");
+    move->on_tier.end_ns = options_.measure ? steady_now_ns() : 0;
     if (!outcome.ok()) {
         fail(fence, outcome.error());
     } else if (move->route == Route::staged && !move->is_store()) {
@@ -219,7 +225,9 @@ void Mover::Impl::end(CommandId fence, Result<void> outcome, std::optional<Failu
     Move move = lanes_.end(fence, std::move(failure));
     give_staging_back(move);
     --rooms_.at(move.block).moves;
-    ended_.push_back({{fence, std::move(outcome)}, std::move(move.device.hold)});
+    ended_.push_back(
+        {{fence, std::move(outcome), move.on_tier, move.on_stream}, std::move(move.device.hold)}
+    );
     ended_count_.fetch_add(1, std::memory_order_release);
     wake_starter();
     ended_cv_.notify_all();
@@ -350,6 +358,11 @@ std::vector<Completion> Mover::Impl::take_completions() {
         completions.push_back(std::move(ended.completion));
     }
     return completions;  // the holds go with `taken`, outside the lock
+}
+
+std::vector<StreamStall> Mover::Impl::take_stream_stalls() {
+    std::lock_guard const lock(guard_);
+    return std::exchange(stream_stalls_, {});
 }
 
 }  // namespace spillway

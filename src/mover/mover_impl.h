@@ -46,6 +46,7 @@ class Mover::Impl {
     std::int64_t wait(std::span<CommandId const> fences);
     std::int64_t wait_for_any();
     std::vector<Completion> take_completions();
+    std::vector<StreamStall> take_stream_stalls();
     bool has_completions();
 
     bool ended(CommandId fence) const {
@@ -60,6 +61,7 @@ class Mover::Impl {
     bool forked() const { return ::getpid() != owner_; }
     Tier* tier(Pool pool) const;
     TierCounters counters(Pool pool) const;
+    HostMemory const& staging() const { return options_.staging; }
     StreamCounters stream_counters() const {
         std::lock_guard const lock(guard_);
         return streams_;
@@ -107,6 +109,7 @@ class Mover::Impl {
     void pass_copy(Move& move, Lock& lock);
     void count(Move const& move);
     void pass_stalls();
+    [[nodiscard]] std::int64_t time_of(StreamEventRef const& event);
     [[nodiscard]] static bool streams_can_wait_for(Move const& move);
     void order_streams_after(Move& move, std::vector<std::shared_ptr<void const>>& released);
     void order_after(StreamId stream, Move const& move);
@@ -132,6 +135,9 @@ class Mover::Impl {
     std::deque<Stall> stalls_;
     std::atomic<std::int64_t> copies_on_streams_{0};
     StreamCounters streams_;
+    std::vector<StreamStall> stream_stalls_;  ///< measured, not taken
+    StreamEventRef base_;                     ///< passed at `base_ns_` of the steady clock
+    std::int64_t base_ns_ = 0;
     std::array<TierCounters, kPools> copied_{};  ///< of moves that no tier saw
     std::int64_t staged_copies_ = 0;             ///< what the mover's own thread has to look after
 

@@ -83,12 +83,12 @@ class ManualTier final : public Tier {
 class MoverTest : public testing::Test {
   protected:
     void SetUp() override { open(*CpuDevice::open({.limit_bytes = 64_KiB})); }
-    void open(std::shared_ptr<Device> device, std::chrono::milliseconds patience = kPatience) {
+    void open(std::shared_ptr<Device> device, MoverOptions options = {}) {
         auto nvme = std::make_unique<ManualTier>();
         tier_ = nvme.get();
         mover_.reset();
         mover_ = std::make_unique<Mover>(
-            std::move(device), nullptr, std::move(nvme), MoverOptions{.patience = patience}
+            std::move(device), nullptr, std::move(nvme), std::move(options)
         );
     }
     void store(std::int64_t fence, std::int64_t block, std::vector<CommandId> after = {}) {
@@ -133,6 +133,25 @@ TEST_F(MoverTest, a_load_that_names_its_store_starts_when_that_has_ended) {
     EXPECT_EQ(tier_->started(), "s10 l10 ");
     tier_->finish(1);
     EXPECT_EQ(completions(), "1 ok, 2 ok, ");
+}
+
+TEST_F(MoverTest, completions_tell_when_the_tier_had_the_bytes_where_that_is_asked_for) {
+    for (bool const measure : {false, true}) {
+        open(*CpuDevice::open({.limit_bytes = 64_KiB}), {.measure = measure});
+        std::int64_t const before_ns = steady_now_ns();
+        store(1, 10);
+        tier_->finish(0);
+        std::vector<Completion> const ended = mover_->take_completions();
+        ASSERT_EQ(ended.size(), 1U);
+        EXPECT_EQ(ended[0].on_tier.is_measured(), measure);
+        EXPECT_FALSE(ended[0].on_stream.is_measured()) << "there are no streams";
+        if (measure) {
+            EXPECT_GE(ended[0].on_tier.start_ns, before_ns);
+            EXPECT_GE(ended[0].on_tier.end_ns, ended[0].on_tier.start_ns);
+            EXPECT_LE(ended[0].on_tier.end_ns, steady_now_ns());
+        }
+        mover_->release({10});
+    }
 }
 
 TEST_F(MoverTest, lanes_start_in_order_and_not_after_each_other) {
@@ -242,7 +261,7 @@ TEST_F(MoverTest, the_destructor_drops_what_waits_and_waits_for_what_started) {
 }
 
 TEST_F(MoverTest, a_wait_past_its_limit_names_both_who_waits_and_for_what) {
-    open(*CpuDevice::open({.limit_bytes = 64_KiB}), std::chrono::milliseconds(20));
+    open(*CpuDevice::open({.limit_bytes = 64_KiB}), {.patience = std::chrono::milliseconds(20)});
     store(7, 10);
     store(8, 20);
     testing::internal::CaptureStderr();

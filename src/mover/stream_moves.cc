@@ -11,6 +11,14 @@
 
 namespace spillway {
 
+namespace {
+
+/// Devices tell times between events as 32-bit floats of milliseconds: within this, to a
+/// microsecond.
+constexpr std::int64_t kLongestSinceBaseNs = 10'000'000'000;
+
+}  // namespace
+
 Route Mover::Impl::route_of(Room const& room) {
     if (device_->is_host()) {
         return Route::in_place;
@@ -131,6 +139,10 @@ void Mover::Impl::pass_copies(Direction way, Lock& lock) {
 
 void Mover::Impl::pass_copy(Move& move, Lock& lock) {
     count(move);
+    if (options_.measure) {
+        move.on_stream.start_ns = time_of(move.begun);
+        move.on_stream.end_ns = time_of(move.copied);
+    }
     if (move.route == Route::staged) {
         --staged_copies_;
     }
@@ -163,8 +175,23 @@ void Mover::Impl::pass_stalls() {
         std::int64_t const took_ns = device_->elapsed_ns(stall.before, stall.after);
         (stall.way == Direction::store ? streams_.stall_store_ns : streams_.stall_load_ns) +=
             took_ns;
+        if (options_.measure) {
+            Interval const time{time_of(stall.before), time_of(stall.after)};
+            stream_stalls_.push_back({stall.way == Direction::store, time});
+        }
         stalls_.pop_front();
     }
+}
+
+/// When an event passed, on the steady clock: it has.
+std::int64_t Mover::Impl::time_of(StreamEventRef const& event) {
+    std::int64_t const since_ns = device_->elapsed_ns(base_, event);
+    std::int64_t const at_ns = base_ns_ + since_ns;
+    if (since_ns > kLongestSinceBaseNs) {
+        base_ = event;
+        base_ns_ = at_ns;
+    }
+    return at_ns;
 }
 
 bool Mover::Impl::streams_can_wait_for(Move const& move) {

@@ -135,15 +135,17 @@ void Loop::store(Command const& command) {
         fail(command, Error{Errc::cancelled, "nothing refers to the value any more", ""});
         return;
     }
+    Moving move = moving(command, std::ssize(source.bytes));
     {
         std::lock_guard const lock(mutex_);
-        in_flight_.emplace(command.id, CommandKind::store);
+        in_flight_.emplace(command.id, std::move(move));
     }
     mover_->store(command.id, command.block, std::move(source), {});
 }
 
 void Loop::load(Command const& command) {
     HeldBytes target;
+    Moving move = moving(command, command.size_bytes);
     {
         std::lock_guard const lock(mutex_);
         Returning const& returning = returning_.at(command.value);
@@ -151,7 +153,7 @@ void Loop::load(Command const& command) {
             static_cast<std::byte*>(returning.memory),
             static_cast<std::size_t>(command.size_bytes)};
         target.streams = {returning.stream};
-        in_flight_.emplace(command.id, CommandKind::load);
+        in_flight_.emplace(command.id, std::move(move));
     }
     mover_->load(command.id, command.block, std::move(target), command.after);
 }
@@ -178,20 +180,18 @@ void Loop::drop(Command const& command) {
 }
 
 void Loop::wait(Command const& command) {
-    CommandKind kind = CommandKind::wait;
+    std::optional<Moving> waited_for;
     {
         std::lock_guard const lock(mutex_);
         for (CommandId const fence : command.after) {
             auto const at = in_flight_.find(fence);
             if (at != in_flight_.end()) {
-                kind = at->second;
+                waited_for = at->second;
             }
         }
     }
-    std::int64_t const waited_ns = kind == CommandKind::wait ? 0 : mover_->wait(command.after);
-    {
-        std::lock_guard const lock(mutex_);
-        (kind == CommandKind::store ? report_.stall_store_ns : report_.stall_load_ns) += waited_ns;
+    if (waited_for) {
+        count_stall(*waited_for, mover_->wait(command.after));
     }
     settle();
 }

@@ -4,6 +4,7 @@
 #include "session/loop.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/rules.h"
 #include "executor/event_log.h"
@@ -53,6 +54,7 @@ Loop::~Loop() {
     for (auto const& [value, returning] : returning_) {
         mover_->release_device(returning.memory);
     }
+    write_trace();
 }
 
 Result<void> Loop::open_log() {
@@ -77,7 +79,11 @@ Usage Loop::usage() {
     of_phase = std::max(of_phase, peak);
     report_.device_peak_bytes = std::max(report_.device_peak_bytes, peak);
     std::int64_t const untold = backlog_.size_bytes();
-    std::int64_t const used = std::max<std::int64_t>(0, device_->used_bytes() - untold);
+    std::int64_t const allocated = device_->used_bytes();
+    if (trace_) {
+        trace_->used(Pool::device, allocated);
+    }
+    std::int64_t const used = std::max<std::int64_t>(0, allocated - untold);
     return {.used_bytes = used, .peak_bytes = std::max(used, peak - untold)};
 }
 
@@ -106,6 +112,7 @@ void Loop::tell(Event const& event, std::vector<Command>& commands) {
 void Loop::take_queued(std::vector<Command>& commands) {
     if (mover_->has_completions()) {
         for (Completion& ended : mover_->take_completions()) {
+            trace_ended(ended);
             in_flight_.erase(ended.command);
             if (ended.outcome.ok()) {
                 queued_.push_back(Finished{ended.command});
@@ -182,6 +189,9 @@ void Loop::begin_step(std::int64_t step) {
         step_ = step;
         failed_.clear();
         take_queued(commands);
+        if (trace_) {
+            trace_->begin_step();
+        }
         if (recorder_) {
             if (std::optional<ExecutorState> state = executor_.state()) {
                 recorder_->may_begin_at(std::move(*state));
@@ -199,6 +209,9 @@ void Loop::phase(Phase phase) {
         std::lock_guard const lock(mutex_);
         Usage const now = usage();  // what was until here belongs to the phase that ends
         phase_ = phase;
+        if (trace_) {
+            trace_->mark("step " + std::to_string(step_) + ", " + std::string(name_of(phase)));
+        }
         take_queued(commands);
         tell(PhaseBegan{phase, now}, commands);
     }
@@ -302,7 +315,9 @@ bool Loop::has_failed(CommandId command) const {
 }
 
 Result<void> Loop::make_room(std::int64_t size_bytes) {
+    std::int64_t const asked_ns = steady_now_ns();
     std::lock_guard const turn(turn_);
+    admitting_since_ns_ = asked_ns;
     std::vector<Command> commands;
     std::vector<ValueId> sole = driver_.newly_sole(std::numeric_limits<std::size_t>::max());
     {
@@ -322,6 +337,8 @@ Result<void> Loop::make_room(std::int64_t size_bytes) {
         }
     }
     Result<void> outcome = execute(commands);
+    admitted_until(steady_now_ns());
+    admitting_since_ns_.reset();
     if (!outcome.ok()) {
         write_flight_record();
     }
@@ -356,27 +373,6 @@ void Loop::settle() {
         take_queued(commands);
     }
     carry_out(commands);
-}
-
-Report Loop::report() const {
-    std::lock_guard const lock(mutex_);
-    Report report = report_;
-    DeviceUsage const now = device_->usage();
-    report.device_bytes = now.used_bytes;
-    report.device_peak_bytes = std::max(report.device_peak_bytes, now.peak_bytes);
-    report.ledger_peak_bytes = executor_.granted_peak_bytes();
-    report.device_resident_peak_bytes = now.resident_peak_bytes;
-    TierCounters const host = mover_->counters(Pool::host);
-    TierCounters const nvme = mover_->counters(Pool::nvme);
-    report.stored_bytes = host.stored_bytes + nvme.stored_bytes;
-    report.loaded_bytes = host.loaded_bytes + nvme.loaded_bytes;
-    report.store_busy_ns = host.store_ns + nvme.store_ns;
-    report.load_busy_ns = host.load_ns + nvme.load_ns;
-    report.host_peak_bytes = host.peak_used_bytes;
-    report.nvme_peak_bytes = nvme.peak_used_bytes;
-    report.nvme_moved_bytes = nvme.stored_bytes + nvme.loaded_bytes;
-    report.staging_bytes = host.staging_bytes + nvme.staging_bytes;
-    return report;
 }
 
 Phase Loop::current_phase() const {

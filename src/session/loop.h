@@ -12,6 +12,7 @@
 #include "session/backlog.h"
 #include "session/driver.h"
 #include "session/flight_recorder.h"
+#include "session/trace_recorder.h"
 #include "timeline/report.h"
 
 #include <unistd.h>
@@ -33,6 +34,9 @@ struct LoopOptions {
     ExecutorOptions executor;
     std::string record_events;  ///< file for the event and command log; empty: none
     std::string flight_record;  ///< file for the last steps' log, written when one fails; or empty
+    /// File for the last steps' trace, written at the end, however that comes; or empty. The mover
+    /// measures then (MoverOptions).
+    std::string trace_file;
 };
 
 /// Thread  program events from any number of program threads, which take turns: a reply is carried
@@ -54,6 +58,8 @@ class Loop {
     ///
     /// Fails   Errc::io naming the file
     [[nodiscard]] Result<void> open_log();
+    /// The same for the trace.
+    [[nodiscard]] Result<void> open_trace();
 
     // Program events.
     void begin_step(std::int64_t step);
@@ -92,6 +98,14 @@ class Loop {
         void* memory = nullptr;
         StreamId stream;
     };
+    /// A store or load that the mover has.
+    struct Moving {
+        CommandKind kind = CommandKind::store;
+        Pool pool = Pool::host;
+        ValueId value{};
+        std::int64_t size_bytes = 0;
+        std::string text{};  ///< of the value; empty where there is no trace
+    };
 
     [[nodiscard]] Usage usage();
     void write_flight_record();
@@ -115,6 +129,12 @@ class Loop {
     [[nodiscard]] Result<void> bind(Command const& command);
     void drop(Command const& command);
     void wait(Command const& command);
+    void count_stall(Moving const& waited_for, std::int64_t waited_ns);
+    void admitted_until(std::int64_t end_ns);
+    [[nodiscard]] Moving moving(Command const& command, std::int64_t size_bytes);
+    void trace_ended(Completion const& ended);
+    void trace_stream_stalls();
+    void write_trace();
 
     pid_t const owner_ = ::getpid();
     LoopOptions const options_;
@@ -123,16 +143,19 @@ class Loop {
     Driver& driver_;
 
     std::recursive_mutex turn_;  ///< whose reply is carried out; only program threads take it
-    mutable std::mutex mutex_;   ///< guards everything down to `report_`
+    /// Since when room is being made, by the thread whose turn it is; nothing: it is not.
+    std::optional<std::int64_t> admitting_since_ns_;
+    mutable std::mutex mutex_;  ///< guards everything down to `report_`
     Executor executor_;
     std::vector<Event> queued_;
     Backlog backlog_;
     std::vector<ValueId> dropped_now_;  ///< empty between calls
     std::unordered_map<CommandId, Error> failed_;
-    std::unordered_map<CommandId, CommandKind> in_flight_;
+    std::unordered_map<CommandId, Moving> in_flight_;
     std::unordered_map<ValueId, Returning> returning_;
     std::optional<std::ofstream> log_;
     std::optional<FlightRecorder> recorder_;
+    std::optional<TraceRecorder> trace_;
     Phase phase_ = Phase::setup;
     std::int64_t step_ = 0;
     Report report_;

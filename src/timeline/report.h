@@ -13,6 +13,18 @@
 
 namespace spillway {
 
+/// What compute waited for.
+enum class StallCause : std::uint8_t {
+    copy_out,   ///< a store to a place in memory
+    copy_in,    ///< a load from there
+    nvme,       ///< a store or load that goes to or through NVMe; the host thread waits
+    admission,  ///< room for an allocation, apart from the waits above: choosing, dropping
+};
+inline constexpr std::size_t kStallCauses = 4;
+
+/// "copy_out", "copy_in", "nvme", "admission".
+[[nodiscard]] std::string_view name_of(StallCause cause);
+
 /// Thread  a value; filled by Session::report() under the session's lock
 /// Units   bytes and nanoseconds, counted since the session was opened
 struct Report {
@@ -20,7 +32,11 @@ struct Report {
     std::int64_t device_bytes = 0;        ///< allocated now, as the allocator rounds
     std::int64_t device_peak_bytes = 0;
     std::array<std::int64_t, kPhases> device_peak_by_phase{};
-    std::int64_t device_resident_peak_bytes = 0;  ///< pages the arena held at most
+    std::int64_t device_resident_bytes = 0;       ///< reserved now: allocated, and free but kept
+    std::int64_t device_resident_peak_bytes = 0;  ///< the most of it
+    /// Taken on the device by what no allocator counts: the context of this process, and other
+    /// processes. 0 where the device does not tell, and on the CPU.
+    std::int64_t device_other_bytes = 0;
     /// The most that an answer of the executor granted; below the peak where the limit was far.
     std::int64_t ledger_peak_bytes = 0;
 
@@ -28,20 +44,32 @@ struct Report {
     std::int64_t saved_values = 0;          ///< different storages among them, eligible
     std::int64_t saved_bytes = 0;           ///< of those
     std::int64_t passed_tensors = 0;        ///< kept as plain autograd keeps them
-    std::int64_t stored_bytes = 0;          ///< written to a tier
+    std::int64_t stored_bytes = 0;          ///< written to a tier, of both
     std::int64_t loaded_bytes = 0;          ///< read back
     std::int64_t freed_bytes = 0;           ///< device bytes really given back by moving
     std::int64_t kept_by_others_bytes = 0;  ///< chosen, but something else held them
 
     std::int64_t stall_store_ns = 0;  ///< compute waited for a store to end
     std::int64_t stall_load_ns = 0;   ///< compute waited for a load to end
-    std::int64_t store_busy_ns = 0;   ///< time with a store in flight
+    /// Those two told apart another way, and admission beside them.
+    std::array<std::int64_t, kStallCauses> stall_by_cause_ns{};
+    std::int64_t store_busy_ns = 0;  ///< time with a store in flight on a tier, summed over tiers
     std::int64_t load_busy_ns = 0;
 
-    std::int64_t host_peak_bytes = 0;   ///< host tier
-    std::int64_t nvme_peak_bytes = 0;   ///< NVMe tier, reserved
-    std::int64_t nvme_moved_bytes = 0;  ///< of the stored and loaded ones, those of the NVMe tier
-    std::int64_t staging_bytes = 0;     ///< memory of the runtime's own
+    std::int64_t copy_out_bytes = 0;  ///< copied from the device on its stream; 0: none has streams
+    std::int64_t copy_out_ns = 0;     ///< that those copies took, in the device's time
+    std::int64_t copy_in_bytes = 0;   ///< copied to the device
+    std::int64_t copy_in_ns = 0;
+
+    std::int64_t host_peak_bytes = 0;       ///< host tier
+    std::int64_t host_requested_bytes = 0;  ///< host memory asked for: the tier and staging
+    std::int64_t host_locked_bytes = 0;     ///< of it locked (pinned), as the system rounds
+    std::int64_t nvme_peak_bytes = 0;       ///< NVMe tier, reserved
+    std::int64_t nvme_moved_bytes = 0;      ///< stored on the NVMe tier and loaded from it
+    std::int64_t nvme_stored_bytes = 0;     ///< the first part of that
+    std::int64_t nvme_store_busy_ns = 0;    ///< time with a store in flight there
+    std::int64_t nvme_load_busy_ns = 0;
+    std::int64_t staging_bytes = 0;  ///< memory of the runtime's own for bytes under way
 
     bool operator==(Report const&) const = default;
 };

@@ -24,6 +24,9 @@ struct Span {
     std::int64_t size_bytes = 0;
     std::int64_t start_ns = 0;
     std::int64_t end_ns = 0;
+    /// From its own beginning, where that was before the end of the lane's last; 0: end - start.
+    std::int64_t took_ns = 0;
+    std::string text = {};  ///< which tensor it is, or what a stall waits for; may be empty
 
     bool operator==(Span const&) const = default;
 };
@@ -37,13 +40,27 @@ struct MemoryStep {
     bool operator==(MemoryStep const&) const = default;
 };
 
+/// From `at_ns` to the next mark the program is at `what`: "step 3, forward".
+struct Mark {
+    std::int64_t at_ns = 0;
+    std::string what;
+
+    bool operator==(Mark const&) const = default;
+};
+
 struct Timeline {
     std::string name;
     std::vector<Span> spans;         ///< each lane's in order of start
     std::vector<MemoryStep> memory;  ///< each pool's in order of time
+    std::vector<Mark> marks;         ///< in order of time
 
     bool operator==(Timeline const&) const = default;
 };
+
+/// What was measured, in any order, as a timeline: everything in order of time from 0 on. A lane of
+/// a real machine has several moves under way at once: there a span starts where the one that ended
+/// before it did, and tells how long it took. Stalls of which nothing is left that way are gone.
+[[nodiscard]] Timeline lined_up(Timeline measured);
 
 /// Fails   Errc::bad_argument: a span that ends before it starts or overlaps another of its lane;
 ///         times that go back; bytes or times below 0
@@ -52,9 +69,5 @@ struct Timeline {
 [[nodiscard]] std::string to_json_text(Timeline const& timeline);
 /// Fails   Errc::bad_format naming the field; what `validate` refuses is refused here too
 [[nodiscard]] Result<Timeline> parse_timeline(std::string_view text);
-
-/// The same for trace viewers (Perfetto, chrome://tracing): JSON Object Format of the Trace Event
-/// Format. One way only.
-[[nodiscard]] std::string to_chrome_trace(Timeline const& timeline);
 
 }  // namespace spillway

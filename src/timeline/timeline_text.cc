@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The text forms of a timeline: docs/formats/timeline.md.
+// The text form of a timeline: docs/formats/timeline.md.
 
 #include "base/json_view.h"
 #include "timeline/timeline.h"
@@ -24,11 +24,17 @@ OrderedJson to_json(Span const& span) {
     }
     json["start_ns"] = span.start_ns;
     json["end_ns"] = span.end_ns;
+    if (span.took_ns != 0) {
+        json["took_ns"] = span.took_ns;
+    }
+    if (!span.text.empty()) {
+        json["text"] = span.text;
+    }
     return json;
 }
 
 Span read_span(JsonView const& view) {
-    view.only({"lane", "what", "value", "size_bytes", "start_ns", "end_ns"});
+    view.only({"lane", "what", "value", "size_bytes", "start_ns", "end_ns", "took_ns", "text"});
     Span span;
     span.lane = static_cast<Lane>(view.at("lane").one_of(
         {"compute", "side", "copy_out", "copy_in", "nvme_write", "nvme_read"}
@@ -38,6 +44,8 @@ Span read_span(JsonView const& view) {
     span.size_bytes = view.has("size_bytes") ? view.at("size_bytes").integer() : 0;
     span.start_ns = view.at("start_ns").integer();
     span.end_ns = view.at("end_ns").integer();
+    span.took_ns = view.has("took_ns") ? view.at("took_ns").integer() : 0;
+    span.text = view.has("text") ? view.at("text").text() : "";
     return span;
 }
 
@@ -48,40 +56,6 @@ MemoryStep read_step(JsonView const& view) {
     step.at_ns = view.at("at_ns").integer();
     step.used_bytes = view.at("used_bytes").integer();
     return step;
-}
-
-double us(std::int64_t ns) {
-    return static_cast<double>(ns) / 1000.0;
-}
-
-OrderedJson thread_name(std::size_t lane) {
-    return {
-        {"name", "thread_name"},
-        {"ph", "M"},
-        {"pid", 1},
-        {"tid", lane},
-        {"args", {{"name", name_of(static_cast<Lane>(lane))}}}};
-}
-
-OrderedJson chrome_span(Span const& span) {
-    OrderedJson args = OrderedJson::object();
-    std::string name = span.what;
-    if (span.value.valid()) {
-        name += " " + std::to_string(span.value.number);
-        args["value"] = span.value.number;
-    }
-    if (span.size_bytes != 0) {
-        args["size_bytes"] = span.size_bytes;
-    }
-    return {
-        {"name", name},
-        {"cat", span.what},
-        {"ph", "X"},
-        {"ts", us(span.start_ns)},
-        {"dur", us(span.end_ns - span.start_ns)},
-        {"pid", 1},
-        {"tid", static_cast<int>(span.lane)},
-        {"args", args}};
 }
 
 }  // namespace
@@ -98,13 +72,16 @@ std::string to_json_text(Timeline const& timeline) {
             {{"pool", name_of(step.pool)}, {"at_ns", step.at_ns}, {"used_bytes", step.used_bytes}}
         );
     }
+    for (Mark const& mark : timeline.marks) {
+        json["marks"].push_back({{"at_ns", mark.at_ns}, {"what", mark.what}});
+    }
     return json_lines(json, 2);
 }
 
 Result<Timeline> parse_timeline(std::string_view text) {
     JsonDocument document(text, "timeline");
     JsonView const root = document.root();
-    root.only({"spillway_timeline", "name", "spans", "memory"});
+    root.only({"spillway_timeline", "name", "spans", "memory", "marks"});
     static_cast<void>(root.at("spillway_timeline").integer(1, 1));
     Timeline timeline;
     timeline.name = root.at("name").text();
@@ -114,6 +91,12 @@ Result<Timeline> parse_timeline(std::string_view text) {
     for (JsonView const& view : root.at("memory").items()) {
         timeline.memory.push_back(read_step(view));
     }
+    if (root.has("marks")) {
+        for (JsonView const& view : root.at("marks").items()) {
+            view.only({"at_ns", "what"});
+            timeline.marks.push_back({view.at("at_ns").integer(), view.at("what").text()});
+        }
+    }
     if (Result<void> const read = document.result(); !read) {
         return read.error();
     }
@@ -121,28 +104,6 @@ Result<Timeline> parse_timeline(std::string_view text) {
         return Error{Errc::bad_format, valid.error().what, "timeline"};
     }
     return timeline;
-}
-
-std::string to_chrome_trace(Timeline const& timeline) {
-    OrderedJson events = OrderedJson::array();
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        events.push_back(thread_name(lane));
-    }
-    for (Span const& span : timeline.spans) {
-        events.push_back(chrome_span(span));
-    }
-    for (MemoryStep const& step : timeline.memory) {
-        events.push_back(
-            {{"name", std::string(name_of(step.pool)) + " bytes"},
-             {"ph", "C"},
-             {"ts", us(step.at_ns)},
-             {"pid", 1},
-             {"args", {{"used_bytes", step.used_bytes}}}}
-        );
-    }
-    OrderedJson json{{"displayTimeUnit", "ms"}};
-    json["traceEvents"] = std::move(events);
-    return json_lines(json, 2);
 }
 
 }  // namespace spillway

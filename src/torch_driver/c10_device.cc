@@ -132,6 +132,16 @@ DeviceUsage C10Device::usage() const {
         .allocations = current(now.allocation)};
 }
 
+std::int64_t C10Device::other_bytes() const {
+    try {
+        auto const [free, total] = allocator_.getMemoryInfo(where_.index());
+        auto const taken = static_cast<std::int64_t>(total - free);
+        return std::max<std::int64_t>(taken - usage().resident_bytes, 0);
+    } catch (std::exception const&) {
+        return 0;  // the allocator of this backend does not tell
+    }
+}
+
 std::int64_t C10Device::take_peak() {
     std::lock_guard const lock(mutex_);
     return std::max(std::exchange(peak_bytes_, 0), used_bytes());

@@ -54,6 +54,7 @@ class C10Device : public Device {
     [[nodiscard]] bool owns(void const*) const noexcept override { return true; }
     [[nodiscard]] std::int64_t size_of(void const* block) const override;
     [[nodiscard]] DeviceUsage usage() const override;
+    [[nodiscard]] std::int64_t other_bytes() const override;
     [[nodiscard]] std::int64_t used_bytes() const override;
     [[nodiscard]] std::int64_t take_peak() override;
     [[nodiscard]] std::int64_t limit_bytes() const override { return limit_bytes_; }

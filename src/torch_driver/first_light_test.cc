@@ -160,6 +160,9 @@ TEST(FirstLight, options_that_cannot_be_are_named) {
         refused({.device_budget_bytes = 1_MiB, .record_events = "/no/such/folder/log"}),
         "record_events"
     );
+    EXPECT_EQ(
+        refused({.device_budget_bytes = 1_MiB, .trace_file = "/no/such/folder/trace"}), "trace_file"
+    );
 }
 
 TEST(FirstLight, keep_all_under_the_cap_says_who_asked_for_what) {

@@ -83,6 +83,8 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
         .nvme_bytes = nvme == nullptr ? 0 : nvme->capacity_bytes()};
     loop.record_events = options.record_events;
     loop.flight_record = options.flight_record;
+    loop.trace_file = options.trace_file;
+    mover_options.measure = !options.trace_file.empty();
     if (nvme != nullptr && !device.device->is_host()) {
         device.place.max_value_bytes = std::ssize(mover_options.staging.bytes());
     }
@@ -97,6 +99,10 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     Result<void> const log = session->loop_->open_log();
     if (!log.ok()) {
         throw BadOption("record_events", log.error().message());
+    }
+    Result<void> const trace = session->loop_->open_trace();
+    if (!trace.ok()) {
+        throw BadOption("trace_file", trace.error().message());
     }
     install_engine();
     install_allocator();

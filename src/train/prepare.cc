@@ -42,6 +42,9 @@ void check_choices(TrainOptions const& options) {
     if (!options.flight_record.empty() && options.device_budget_bytes == 0) {
         refuse("--flight-record", options.flight_record, "needs --device-budget");
     }
+    if (!options.trace_file.empty() && options.device_budget_bytes == 0) {
+        refuse("--trace", options.trace_file, "needs --device-budget");
+    }
     if (options.count_allocations && options.device_budget_bytes > 0) {
         refuse(
             "--device-budget", options.device_budget_typed, "not together with --count-allocations"
@@ -109,6 +112,9 @@ void check_paths(TrainOptions const& options) {
     }
     if (!options.flight_record.empty()) {
         check_output("--flight-record", options.flight_record);
+    }
+    if (!options.trace_file.empty()) {
+        check_output("--trace", options.trace_file);
     }
     if (!options.checkpoint.empty()) {
         check_checkpoint_place(options.checkpoint);

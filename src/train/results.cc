@@ -36,36 +36,6 @@ Json shortest(float value) {
     return wide;
 }
 
-Json json_of(Report const& report) {
-    return {
-        {"device_limit_bytes", report.device_limit_bytes},
-        {"device_bytes", report.device_bytes},
-        {"device_peak_bytes", report.device_peak_bytes},
-        {"device_peak_by_phase",
-         {{"setup", report.device_peak_by_phase[0]},
-          {"forward", report.device_peak_by_phase[1]},
-          {"backward", report.device_peak_by_phase[2]},
-          {"update", report.device_peak_by_phase[3]}}},
-        {"device_resident_peak_bytes", report.device_resident_peak_bytes},
-        {"ledger_peak_bytes", report.ledger_peak_bytes},
-        {"saved_tensors", report.saved_tensors},
-        {"saved_values", report.saved_values},
-        {"saved_bytes", report.saved_bytes},
-        {"passed_tensors", report.passed_tensors},
-        {"stored_bytes", report.stored_bytes},
-        {"loaded_bytes", report.loaded_bytes},
-        {"freed_bytes", report.freed_bytes},
-        {"kept_by_others_bytes", report.kept_by_others_bytes},
-        {"stall_store_ns", report.stall_store_ns},
-        {"stall_load_ns", report.stall_load_ns},
-        {"store_busy_ns", report.store_busy_ns},
-        {"load_busy_ns", report.load_busy_ns},
-        {"host_peak_bytes", report.host_peak_bytes},
-        {"nvme_peak_bytes", report.nvme_peak_bytes},
-        {"nvme_moved_bytes", report.nvme_moved_bytes},
-        {"staging_bytes", report.staging_bytes}};
-}
-
 Json of_device(Results const& results, std::int64_t DeviceMemory::*bytes) {
     return results.device_memory ? Json(*results.device_memory.*bytes) : Json(nullptr);
 }
@@ -144,7 +114,7 @@ std::string text_of(Results const& results) {
         {"baseline_rss_bytes", or_null(results.baseline_rss_bytes)},
         {"bytes_written", moved(results, &DiskBytes::written)},
         {"bytes_read", moved(results, &DiskBytes::read)},
-        {"report", results.report ? json_of(*results.report) : Json(nullptr)},
+        {"report", results.report ? Json::parse(to_json(*results.report)) : Json(nullptr)},
         {"options", results.settings.empty() ? Json(nullptr) : Json::parse(results.settings)}};
     return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -82,6 +82,14 @@ TEST(results, an_accelerator_is_named_with_what_its_allocator_says) {
     );
 }
 
+TEST(results, the_report_is_that_of_its_page) {
+    Results results;
+    results.report = Report{.stored_bytes = 7};
+    auto const json = nlohmann::json::parse(text_of(results));
+    EXPECT_EQ(json["report"], nlohmann::json::parse(to_json(*results.report)));
+    EXPECT_EQ(json["report"]["stored_bytes"], 7);
+}
+
 TEST(results, disk_bytes_are_what_came_in_between) {
     Results results;
     results.disk_before = DiskBytes{.read = 10, .written = 20};

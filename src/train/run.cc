@@ -116,6 +116,9 @@ class Run {
         results_.ok = true;
         progress_.end_line();
         std::printf("%s\n", summary_of(results_).c_str());
+        if (results_.report) {
+            std::fputs(to_table(*results_.report).c_str(), stdout);
+        }
         std::fflush(stdout);
         return kDone;
     }

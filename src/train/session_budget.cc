@@ -53,7 +53,8 @@ class SessionBudget : public Budget {
                  .whole_process = true,
                  .record_events = options_.record_events,
                  .flight_record = options_.flight_record,
-                 .device = options_.device}
+                 .device = options_.device,
+                 .trace_file = options_.trace_file}
             );
         } catch (BadOption const& bad) {
             auto const [flag, typed] = as_typed(bad.option());
@@ -117,6 +118,9 @@ class SessionBudget : public Budget {
         }
         if (option == "record_events") {
             return {"--record-events", options_.record_events};
+        }
+        if (option == "trace_file") {
+            return {"--trace", options_.trace_file};
         }
         return {"--device-budget", options_.device_budget_typed};
     }

@@ -117,6 +117,7 @@ class Paths(InFolder):
         self.refused("--json", "no/out.json", "no folder 'no'")
         self.refused("--json", "home", "a folder")
         self.refused("--record-events", "no/events", "no folder 'no'", "--device-budget", "1GiB")
+        self.refused("--trace", "no/trace.json", "no folder 'no'", "--device-budget", "1GiB")
         self.refused("--checkpoint", "no/ckpt", "there is no folder")
         self.refused("--checkpoint", "home", "holds 'letter'")
         self.refused("--checkpoint", "home/letter", "not a folder")
@@ -133,8 +134,8 @@ class Paths(InFolder):
 
 class Budgets(InFolder):
     def test_a_flag_that_needs_a_budget_says_so(self):
-        self.assert_refused(["train", *TINY, "--record-events", "log"],
-                            ["--record-events log: needs --device-budget"])
+        for flag in ("--record-events", "--flight-record", "--trace"):
+            self.assert_refused(["train", *TINY, flag, "file"], [f"{flag} file: needs --device-budget"])
 
     def test_advice_names_what_would_help_and_what_there_is(self):
         said = self.assert_refused(["train", *TINY, "--device-budget", "4KiB", "--policy", "keep_all"],

@@ -124,6 +124,59 @@ class Budget(InFolder):
         self.assertEqual(list((self.folder / "nvme").iterdir()), [])
 
 
+class Told(InFolder):
+    """The table, and the trace for viewers."""
+
+    def traced(self, name: str) -> list[dict]:
+        events = json.loads(pathlib.Path(self.path(name)).read_text())["traceEvents"]
+        lasting = [event for event in events if event["ph"] == "X"]
+        ends: dict[int, float] = {}
+        for event in sorted(lasting, key=lambda e: (e["ts"], e["ts"] + e["dur"])):
+            self.assertGreaterEqual(event["ts"] + 1e-3, ends.get(event["tid"], 0), event)
+            ends[event["tid"]] = event["ts"] + event["dur"]
+        return events
+
+    def sum_of(self, events: list[dict], row: str, field: str) -> int:
+        rows = {e["args"]["name"]: e["tid"] for e in events if e["name"] == "thread_name"}
+        return sum(e["args"].get(field, 0) for e in events if e["ph"] == "X" and e["tid"] == rows[row])
+
+    def test_the_trace_has_every_byte_of_the_report(self):
+        found = self.trained(*SMALL, "--steps", "3", "--device-budget", "40MiB", "--nvme", ".",
+                             "--host-budget", "8MiB", "--trace", "trace.json")
+        report, events = found["report"], self.traced("trace.json")
+        loaded = report["nvme_moved_bytes"] - report["nvme_stored_bytes"]
+        self.assertGreater(loaded, 0)
+        self.assertEqual(self.sum_of(events, "nvme_write", "size_bytes"), report["nvme_stored_bytes"])
+        self.assertEqual(self.sum_of(events, "nvme_read", "size_bytes"), loaded)
+        self.assertEqual(self.sum_of(events, "copy_out", "size_bytes"),
+                         report["stored_bytes"] - report["nvme_stored_bytes"])
+        self.assertEqual(self.sum_of(events, "copy_in", "size_bytes"), report["loaded_bytes"] - loaded)
+        names = {event["name"] for event in events}
+        self.assertGreaterEqual(names, {"step 1, forward", "step 3, backward", "device bytes"})
+        most = max(e["args"]["used_bytes"] for e in events if e["name"] == "device bytes")
+        self.assertLessEqual(most, report["device_peak_bytes"])
+        self.assertTrue([e for e in events if "saved tensor" in e.get("args", {}).get("text", "")])
+
+    def test_a_run_that_fails_leaves_its_trace(self):
+        done = self.train(*SMALL, "--steps", "2", "--device-budget", "24MiB", "--trace", "trace.json")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("step 1, forward", {event["name"] for event in self.traced("trace.json")})
+
+    def test_a_trace_that_the_disk_has_no_room_for_is_told_and_the_run_goes_on(self):
+        done = self.train(*SMALL, "--steps", "1", "--device-budget", "40MiB", "--nvme", ".",
+                          "--trace", "/dev/full")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("/dev/full: cannot write the trace", done.stderr)
+
+    def test_the_table_follows_the_summary_where_there_is_a_budget(self):
+        words = [*SMALL, "--steps", "1"]
+        self.assertEqual(len(self.train(*words).stdout.splitlines()), 1)
+        table = self.train(*words, "--device-budget", "40MiB", "--nvme", ".").stdout
+        self.assertRegex(table, r"^1 steps, loss .*\ndevice   allocated at most +\d+\.\d MiB  of 40\.0 MiB\n")
+        self.assertRegex(table, r"stored on NVMe +\d+\.\d MiB  \d+\.\d\d GB/s\n")
+        self.assertNotIn("host", table)
+
+
 class Replay(InFolder):
     def test_a_failed_run_leaves_its_last_steps_and_they_replay(self):
         done = self.train(*SMALL, "--steps", "2", "--device-budget", "24MiB", "--flight-record", "failed.events")

@@ -9,6 +9,8 @@
 #include "executor/event_log.h"
 #include "machine/machine.h"
 #include "plan/plan.h"
+#include "timeline/chrome_trace.h"
+#include "timeline/report_text.h"
 #include "timeline/timeline.h"
 #include "trace/trace.h"
 
@@ -48,6 +50,43 @@ TEST(Golden, timeline_opens_in_a_trace_viewer) {
     EXPECT_EQ(to_chrome_trace(*timeline), golden("timeline.chrome.json"));
 }
 
+/// Of one step on a device with streams, with host memory and NVMe.
+Report report() {
+    Report report;
+    report.device_limit_bytes = 71'303'168;
+    report.device_bytes = 33'554'432;
+    report.device_peak_bytes = 68'157'440;
+    report.device_peak_by_phase = {33'554'432, 67'108'864, 68'157'440, 33'554'432};
+    report.device_resident_bytes = report.device_resident_peak_bytes = 71'303'168;
+    report.device_other_bytes = 419'430'400;
+    report.ledger_peak_bytes = 68'157'440;
+    report.saved_tensors = 5;
+    report.saved_values = 3;
+    report.saved_bytes = 29'360'128;
+    report.passed_tensors = 2;
+    report.stored_bytes = report.loaded_bytes = report.freed_bytes = 20'971'520;
+    report.stall_store_ns = 5'672'406;
+    report.stall_load_ns = 3'623'217;
+    report.stall_by_cause_ns = {0, 177'773, 9'117'850, 41'000};
+    report.store_busy_ns = 5'857'169;
+    report.load_busy_ns = 3'623'217;
+    report.copy_out_bytes = report.copy_in_bytes = 20'971'520;
+    report.copy_out_ns = 838'861;
+    report.copy_in_ns = 888'865;
+    report.host_peak_bytes = 4'194'304;
+    report.host_requested_bytes = report.host_locked_bytes = 41'943'040;
+    report.nvme_peak_bytes = report.nvme_stored_bytes = 16'777'216;
+    report.nvme_moved_bytes = 33'554'432;
+    report.nvme_store_busy_ns = 5'672'406;
+    report.nvme_load_busy_ns = 3'445'444;
+    report.staging_bytes = 33'554'432;
+    return report;
+}
+
+TEST(Golden, report_is_written_so) {
+    EXPECT_EQ(to_json(report()), golden("report.json"));
+}
+
 TEST(Golden, plan_fits_its_trace_and_machine) {
     Result<Trace> const trace = parse_trace(golden("trace.json"));
     Result<Machine> const machine = parse_machine(golden("machine.json"));
@@ -57,7 +96,7 @@ TEST(Golden, plan_fits_its_trace_and_machine) {
 }
 
 TEST(Golden, pages_show_the_golden_texts) {
-    for (std::string const name : {"trace", "machine", "plan", "timeline"}) {
+    for (std::string const name : {"trace", "machine", "plan", "timeline", "report"}) {
         std::string const page = source_file("docs/formats/" + name + ".md");
         EXPECT_NE(page.find("```json\n" + golden(name + ".json") + "```"), std::string::npos)
             << name;

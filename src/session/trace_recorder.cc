@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "session/trace_recorder.h"
+
+#include "base/log.h"
+#include "timeline/chrome_trace.h"
+
+#include <iterator>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+std::size_t entries_of(Timeline const& step) {
+    return step.spans.size() + step.memory.size() + step.marks.size();
+}
+
+template <typename Entry>
+void append(std::vector<Entry>& to, std::vector<Entry> const& from) {
+    to.insert(to.end(), from.begin(), from.end());
+}
+
+}  // namespace
+
+Result<void> TraceRecorder::open(std::string const& path) {
+    path_ = path;
+    file_.open(path, std::ios::trunc);
+    if (!file_) {
+        return Error{Errc::io, "cannot write the trace", path};
+    }
+    return {};
+}
+
+void TraceRecorder::begin_step() {
+    steps_.emplace_back();
+}
+
+bool TraceRecorder::has_room() {
+    if (entries_ >= most_entries_) {
+        say_once(
+            "the trace grows too long: it leaves out its oldest steps, or the end of a very long "
+            "one"
+        );
+    }
+    while (entries_ >= most_entries_ && steps_.size() > 1) {
+        entries_ -= entries_of(steps_.front());
+        steps_.pop_front();
+    }
+    bool const has_room = entries_ < most_entries_;
+    entries_ += has_room ? 1 : 0;
+    return has_room;
+}
+
+void TraceRecorder::mark(std::string what) {
+    if (has_room()) {
+        now().marks.push_back({steady_now_ns() - opened_ns_, std::move(what)});
+    }
+}
+
+void TraceRecorder::moved(Span span, Interval time) {
+    if (has_room()) {
+        span.start_ns = time.start_ns - opened_ns_;
+        span.end_ns = time.end_ns - opened_ns_;
+        now().spans.push_back(std::move(span));
+    }
+}
+
+void TraceRecorder::stalled(StallCause cause, Interval time) {
+    Span span;
+    span.what = "stall";
+    span.text = name_of(cause);
+    moved(std::move(span), time);
+}
+
+void TraceRecorder::used(Pool pool, std::int64_t used_bytes) {
+    std::int64_t& last = last_used_bytes_[static_cast<std::size_t>(pool)];
+    if (used_bytes != last && has_room()) {
+        last = used_bytes;
+        now().memory.push_back({pool, steady_now_ns() - opened_ns_, used_bytes});
+    }
+}
+
+Timeline TraceRecorder::timeline() const {
+    Timeline all;
+    for (Timeline const& step : steps_) {
+        append(all.spans, step.spans);
+        append(all.memory, step.memory);
+        append(all.marks, step.marks);
+    }
+    return lined_up(std::move(all));
+}
+
+Result<void> TraceRecorder::write() {
+    file_ << to_chrome_trace(timeline()) << std::flush;
+    if (!file_) {
+        return Error{Errc::io, "cannot write the trace", path_};
+    }
+    return {};
+}
+
+}  // namespace spillway

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What happened in the last steps, lane by lane, kept in memory for the file that a trace viewer
+// opens.
+#pragma once
+
+#include "base/clock.h"
+#include "base/place.h"
+#include "timeline/report.h"
+#include "timeline/timeline.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <fstream>
+#include <string>
+
+namespace spillway {
+
+/// Thread  not thread-safe: the loop's mutex guards it
+/// Units   times are of the steady clock; the timeline counts from the opening
+class TraceRecorder {
+  public:
+    /// Spans, memory steps and marks. What would be more takes the oldest whole steps away, and is
+    /// said once; a single step that is longer ends there.
+    static constexpr std::size_t kMostEntries = 200'000;
+
+    explicit TraceRecorder(std::size_t most_entries = kMostEntries)
+        : opened_ns_(steady_now_ns()), most_entries_(most_entries) {}
+
+    /// Opens the file that `write` fills.
+    ///
+    /// Fails   Errc::io naming the file
+    [[nodiscard]] Result<void> open(std::string const& path);
+
+    void begin_step();
+    void mark(std::string what);
+    void moved(Span span, Interval time);
+    void stalled(StallCause cause, Interval time);
+    void used(Pool pool, std::int64_t used_bytes);
+
+    [[nodiscard]] Timeline timeline() const;
+    /// Fails   Errc::io naming the file
+    [[nodiscard]] Result<void> write();
+
+  private:
+    [[nodiscard]] bool has_room();
+    [[nodiscard]] Timeline& now() { return steps_.back(); }
+
+    std::int64_t const opened_ns_;
+    std::size_t const most_entries_;
+    std::deque<Timeline> steps_{1};
+    std::size_t entries_ = 0;
+    std::array<std::int64_t, kPools> last_used_bytes_{-1, -1, -1};
+    std::string path_;
+    std::ofstream file_;
+};
+
+}  // namespace spillway

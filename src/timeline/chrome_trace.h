@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A timeline for trace viewers (Perfetto, chrome://tracing): JSON Object Format of the Trace Event
+// Format. One way only. docs/formats/timeline.md says what becomes what.
+#pragma once
+
+#include "timeline/timeline.h"
+
+#include <string>
+
+namespace spillway {
+
+[[nodiscard]] std::string to_chrome_trace(Timeline const& timeline);
+
+}  // namespace spillway

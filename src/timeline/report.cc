@@ -1,0 +1,14 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "timeline/report.h"
+
+namespace spillway {
+
+std::string_view name_of(StallCause cause) {
+    constexpr std::array<std::string_view, kStallCauses> kNames{
+        "copy_out", "copy_in", "nvme", "admission"};
+    return kNames[static_cast<std::size_t>(cause)];
+}
+
+}  // namespace spillway

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "timeline/report_text.h"
+
+#include "base/units.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace spillway {
+namespace {
+
+/// A run on the CPU: 8 MiB under a cap of 10 MiB, half of what was saved over NVMe and back.
+Report on_nvme() {
+    Report report;
+    report.device_limit_bytes = 10_MiB;
+    report.device_peak_bytes = 8_MiB;
+    report.device_peak_by_phase = {0, 8_MiB, 7_MiB, 1_MiB};
+    report.device_resident_peak_bytes = 9_MiB;
+    report.saved_tensors = 7;
+    report.saved_values = 4;
+    report.saved_bytes = 6_MiB;
+    report.passed_tensors = 2;
+    report.stored_bytes = report.nvme_stored_bytes = report.freed_bytes = 3'000'000;
+    report.loaded_bytes = 2'000'000;
+    report.nvme_moved_bytes = 5'000'000;
+    report.store_busy_ns = report.nvme_store_busy_ns = 2'000'000;
+    report.load_busy_ns = report.nvme_load_busy_ns = 1'000'000;
+    report.stall_by_cause_ns = {0, 0, 1'500'000'000, 2'000'000};
+    report.nvme_peak_bytes = 3_MiB;
+    return report;
+}
+
+TEST(ReportText, a_table_has_the_rows_that_apply) {
+    EXPECT_EQ(
+        to_table(on_nvme()),
+        "device   allocated at most     8.0 MiB  of 10.0 MiB\n"
+        "           in forward          8.0 MiB\n"
+        "           in backward         7.0 MiB\n"
+        "           in update           1.0 MiB\n"
+        "         reserved at most      9.0 MiB\n"
+        "saved    packed                6.0 MiB  4 values; of 7 tensors 2 passed through\n"
+        "         freed                 2.9 MiB\n"
+        "moved    stored on NVMe        2.9 MiB  1.50 GB/s\n"
+        "         loaded from NVMe      1.9 MiB  2.00 GB/s\n"
+        "stalls   NVMe                  1.500 s\n"
+        "         admission             0.002 s\n"
+        "places   NVMe at most          3.0 MiB\n"
+    );
+}
+
+TEST(ReportText, a_device_with_streams_has_copies_locked_memory_and_a_context) {
+    Report report;
+    report.copy_out_bytes = report.stored_bytes = 4'000'000;
+    report.copy_in_bytes = report.loaded_bytes = 1'000'000;
+    report.copy_out_ns = report.store_busy_ns = 1'000'000;
+    report.copy_in_ns = report.load_busy_ns = 500'000;
+    report.stall_by_cause_ns = {1'000'000, 0, 0, 0};
+    report.kept_by_others_bytes = 1_MiB;
+    report.device_other_bytes = 500_MiB;
+    report.host_requested_bytes = report.host_locked_bytes = 64_MiB;
+    std::string const table = to_table(report);
+    for (char const* const row :
+         {"device   allocated at most         0 B  without a cap\n",
+          "         context and others  500.0 MiB  not in the cap\n",
+          "         pinned by others      1.0 MiB  chosen, not freed\n",
+          "moved    copied out            3.8 MiB  4.00 GB/s\n",
+          "         copied in           976.6 KiB  2.00 GB/s\n",
+          "         stored on host        3.8 MiB  4.00 GB/s\n",
+          "stalls   copy out              0.001 s\n",
+          "places   host requested       64.0 MiB  64.0 MiB locked\n"}) {
+        EXPECT_NE(table.find(row), std::string::npos) << row << "is not in\n" << table;
+    }
+    EXPECT_EQ(table.find("NVMe"), std::string::npos) << table;
+}
+
+TEST(ReportText, a_session_that_did_nothing_says_so) {
+    EXPECT_EQ(
+        to_table({}),
+        "device   allocated at most         0 B  without a cap\n"
+        "saved    packed                    0 B  0 values; of 0 tensors 0 passed through\n"
+        "         freed                     0 B\n"
+        "moved    nothing                   0 B\n"
+        "stalls   none                  0.000 s\n"
+    );
+}
+
+TEST(ReportText, json_has_its_version_and_every_number_by_name) {
+    auto const json = nlohmann::json::parse(to_json(on_nvme()), nullptr, false);
+    ASSERT_TRUE(json.is_object());
+    EXPECT_EQ(json["format"], "spillway.report");
+    EXPECT_EQ(json["version"], 1);
+    EXPECT_EQ(json["device_peak_by_phase"]["backward"], 7_MiB);
+    EXPECT_EQ(json["stall_by_cause_ns"]["nvme"], 1'500'000'000);
+    EXPECT_EQ(json["nvme_stored_bytes"], 3'000'000);
+    // Plain fields of 8 bytes each; the two arrays are one name here, and head and version are two.
+    EXPECT_EQ(json.size(), sizeof(Report) / 8 - kPhases - kStallCauses + 2 + 2);
+}
+
+}  // namespace
+}  // namespace spillway
