@@ -283,7 +283,8 @@ std::int64_t Mover::Impl::wait_until(Lock& lock, char const* who, Condition cons
             ended_cv_.wait_for(lock, options_.patience, condition);
         } else {
             start_all(lock);
-            ended_cv_.wait_for(lock, kLookEvery, condition);
+            auto const pause = options_.own_thread ? kLookEvery : std::chrono::microseconds(0);
+            ended_cv_.wait_for(lock, pause, condition);
         }
         if (waited() >= patience) {
             say_who_waits(who, waited());
