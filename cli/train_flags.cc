@@ -186,7 +186,7 @@ void add_budget(CLI::App& app, TrainOptions& options, TrainText& text) {
         text.host_budget,
         "host memory that saved tensors may wait in",
         "SIZE",
-        "0 on a CPU device"
+        "0 on the CPU or beside --nvme; else 4 x --device-budget, at most half of what is left"
     );
     group.word(
         "--nvme", options.nvme, "folder, on a disk, that saved tensors may wait in", "PATH", "none"

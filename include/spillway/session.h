@@ -31,7 +31,9 @@ class TorchSession;  // the implementation, in src/torch_driver
 class OperatorWatch;
 struct Recorder;
 
-/// What a session may use. Budgets are bytes; 0 means none of it (device: no cap).
+/// What a session may use. Budgets are bytes; 0 means none of it (device: no cap; host: none on the
+/// CPU and beside an NVMe folder, else four times the device budget or half of what is left,
+/// whichever is less).
 struct SessionOptions {
     std::int64_t device_budget_bytes = 0;
     std::int64_t host_budget_bytes = 0;
@@ -60,12 +62,14 @@ class BadOption : public std::invalid_argument {
     std::string option_;
 };
 
-/// One training session on the calling thread's device (CPU today).
+/// One training session on one device.
 ///
-/// Order   from `open` until it is closed, every ATen CPU allocation of the opening thread is
-///         counted and capped. It is closed when it was destroyed and the last graph recorded in
-///         it is gone; backward may run before or after the destruction, on the same thread.
-/// Thread  not thread-safe; open, record and run backward on one thread (its backward included)
+/// Order   from `open` until it is closed, every ATen allocation of the opening thread on the CPU,
+///         or of every thread on another device, is counted and capped. It is closed when it was
+///         destroyed and the last graph recorded in it is gone; backward may run before or after
+///         the destruction. A GPU is opened before torch is asked anything about CUDA: before the
+///         process's first backward.
+/// Thread  not thread-safe; open, record and start backward on one thread (its backward included)
 /// Errors  BadOption for options that cannot be; std::runtime_error for a torch that this build is
 ///         not for. Inside torch calls a cap that cannot be met is a c10::OutOfMemoryError whose
 ///         first line says who asked for how many bytes, what is in use, what is needed, and why no

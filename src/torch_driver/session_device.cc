@@ -4,12 +4,14 @@
 #include "torch_driver/session_device.h"
 
 #include "base/units.h"
+#include "executor/executor.h"
 #include "mover/cpu_device.h"
 #include "tier/host_tier.h"
 #include "tier/nvme_tier.h"
 #include "torch_driver/allocator.h"
 #include "torch_driver/c10_device.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace spillway {
@@ -19,9 +21,24 @@ namespace {
 /// The smallest budget of an NVMe tier: one block.
 constexpr std::int64_t kLeastNvmeBytes = 4096;
 
+/// The smallest host tier: a page.
+constexpr std::int64_t kLeastHostBytes = 4096;
+
 /// Pinned memory between a device and NVMe: what is under way, and no saved tensor that is longer
 /// moves there. A choice, not a measurement yet.
 constexpr std::int64_t kStagingBytes = 512_MiB;
+
+/// What a device with memory of its own gets where the user names no place: values have to go
+/// somewhere, and locking memory takes time and takes it from others.
+std::int64_t default_host_bytes(SessionOptions const& options, HostLimits const& limits) {
+    std::int64_t left = limits.available_bytes;
+    if (limits.cgroup_limit_bytes != HostLimits::kUnlimited) {
+        left = std::min(left, limits.cgroup_limit_bytes - limits.cgroup_used_bytes);
+    }
+    constexpr std::int64_t kDeviceBudgets = 4;
+    std::int64_t const bytes = std::min(left / 2, kDeviceBudgets * options.device_budget_bytes);
+    return std::max<std::int64_t>(bytes, 0);
+}
 
 }  // namespace
 
@@ -43,16 +60,21 @@ SessionDevice open_session_device(SessionOptions const& options) {
 }
 
 std::unique_ptr<Tier> open_host(SessionOptions const& options, SessionDevice const& device) {
-    if (options.host_budget_bytes <= 0) {
+    HostLimits const limits = read_host_limits();
+    bool const is_asked = options.host_budget_bytes > 0;
+    bool const needs_one = !device.device->is_host() && options.nvme.empty() &&
+                           options.policy != name_of(ChooserKind::keep_all);
+    std::int64_t const bytes = is_asked    ? options.host_budget_bytes
+                               : needs_one ? default_host_bytes(options, limits)
+                                           : 0;
+    if (bytes < kLeastHostBytes && !is_asked) {
         return nullptr;
     }
-    Result<void> const fits = check_host_budget(options.host_budget_bytes, read_host_limits());
+    Result<void> const fits = check_host_budget(bytes, limits);
     if (!fits.ok()) {
         throw BadOption("host_budget_bytes", fits.error().message());
     }
-    return HostTier::open(
-        value_or_throw(device.host_memory(options.host_budget_bytes), "host_budget_bytes")
-    );
+    return HostTier::open(value_or_throw(device.host_memory(bytes), "host_budget_bytes"));
 }
 
 std::unique_ptr<Tier> open_nvme(SessionOptions const& options) {

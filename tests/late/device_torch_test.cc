@@ -74,6 +74,17 @@ TEST(Devices, a_host_budget_beyond_the_machine_is_refused) {
     ) << refused(asked);
 }
 
+TEST(Devices, without_a_place_named_values_leave_for_host_memory) {
+    auto const session = TorchSession::open(options(values(12)));
+    expect_to_train(session);
+    Report const report = session->report();
+    EXPECT_GT(report.stored_bytes, 0);
+    EXPECT_EQ(report.host_locked_bytes, 4 * values(12));
+    SessionOptions keeps = options(values(12));
+    keeps.policy = "keep_all";
+    EXPECT_EQ(TorchSession::open(keeps)->report().host_locked_bytes, 0);
+}
+
 TEST(Devices, the_second_device_has_a_budget_of_its_own) {
     SessionOptions asked = options(values(12));
     asked.device = "late:1";
