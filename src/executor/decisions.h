@@ -82,6 +82,7 @@ class Executor::Impl {
     void end_orphan(ValueId id, Value& value);
     void refuse(Short const& event, std::int64_t freed_bytes);
     void store_failed(ValueId id, Value& value, Failed const& event);
+    void a_load_ended(CommandId fence, Flight const& flight, bool well);
     void load_ended(ValueId id, Value& value, bool well);
     void away_refused(Value const& value, Failed const& event);
 

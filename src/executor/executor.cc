@@ -182,6 +182,8 @@ void Executor::Impl::take(Need const& event) {
             say_wait(value->load_fence);
         }
         say(CommandKind::bind, Lane::compute, event.value).after = {value->load_fence};
+    } else if (!value->load_ended && keeps(Rule::every_asking_stream_waits)) {
+        say_wait(value->load_fence);  // bound for another stream, while its copy still runs
     }
     values_.alter(event.value, *value, [&](Value& v) {
         v.device = OnDevice::held;
@@ -211,7 +213,10 @@ void Executor::Impl::take(BackwardOrder const& event) {
 void Executor::Impl::take(Short const& event) {
     see(event.usage);
     floor_.will_rise(event.size_bytes);
-    std::int64_t const missing = used_bytes_ + event.size_bytes - options_.device_bytes;
+    // Without a cap it was the device itself that had no room.
+    std::int64_t const missing = options_.device_bytes == 0
+                                     ? event.size_bytes
+                                     : used_bytes_ + event.size_bytes - options_.device_bytes;
     std::int64_t const freed = make_room(missing);
     if (freed < missing) {
         refuse(event, freed);
@@ -226,7 +231,7 @@ void Executor::Impl::take(Dropped const& event) {
         return;
     }
     bool const storing = value->away == Away::storing && keeps(Rule::room_outlives_the_store);
-    bool const loading = !value->load_ended && keeps(Rule::room_outlives_the_load);
+    bool const loading = value->loads > 0 && keeps(Rule::room_outlives_the_load);
     if (storing || loading) {
         values_.alter(event.value, *value, [&](Value& v) {
             v.orphan = true;
@@ -263,8 +268,19 @@ void Executor::Impl::take(Finished const& event) {
         if (value.orphan) {
             end_orphan(flight.value, value);
         }
-    } else if (flight.work == Work::load && value.load_fence == event.command) {
-        load_ended(flight.value, value, true);
+    } else if (flight.work == Work::load) {
+        --value.loads;
+        a_load_ended(event.command, flight, true);
+    }
+}
+
+/// Of the value's present load, or of one that was given up while it flew.
+void Executor::Impl::a_load_ended(CommandId fence, Flight const& flight, bool well) {
+    Value& value = *flight.found;
+    if (value.load_fence == fence) {
+        load_ended(flight.value, value, well);
+    } else if (value.orphan) {
+        end_orphan(flight.value, value);
     }
 }
 
@@ -282,14 +298,12 @@ void Executor::Impl::take(Failed const& event) {
             store_failed(flight.value, value, event);
             return;
         case Work::load:
-            if (value.load_fence == event.command) {
-                load_ended(flight.value, value, false);
-                if (!event.why.empty()) {
-                    say(CommandKind::note, Lane::compute).text =
-                        "a load failed (" + event.why +
-                        "); if it was read ahead, it is tried again";
-                }
+            --value.loads;
+            if (value.load_fence == event.command && !event.why.empty()) {
+                say(CommandKind::note, Lane::compute).text =
+                    "a load failed (" + event.why + "); if it was read ahead, it is tried again";
             }
+            a_load_ended(event.command, flight, false);
             return;
         case Work::drop:
             values_.alter(flight.value, value, [](Value& v) {

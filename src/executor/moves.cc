@@ -121,6 +121,7 @@ void Executor::Impl::start_load(ValueId id, Value& value, bool optional) {
         v.device = OnDevice::returning;
         v.load_fence = fence;
         v.load_ended = false;
+        ++v.loads;
     });
 }
 
@@ -287,7 +288,7 @@ void Executor::Impl::release_block(Value const& value) {
 
 /// A value that nothing refers to: gives back its block and, on its way back, its device room.
 void Executor::Impl::end_orphan(ValueId id, Value& value) {
-    if (value.away == Away::storing || !value.load_ended) {
+    if (value.away == Away::storing || value.loads > 0) {
         return;
     }
     if (value.device == OnDevice::returning) {

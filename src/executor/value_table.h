@@ -36,10 +36,11 @@ struct Value {
     bool has_room = false;  ///< the tier granted the block's room
     CommandId store_fence{};
     CommandId load_fence{};
-    bool load_ended = true;
-    bool sole = false;     ///< dropping it gives its bytes back
-    bool orphan = false;   ///< nothing refers to it; it waits for its copies in flight
-    bool fetched = false;  ///< backward had it; not read ahead again
+    bool load_ended = true;  ///< the one of `load_fence`
+    std::int32_t loads = 0;  ///< in flight; those given up are among them
+    bool sole = false;       ///< dropping it gives its bytes back
+    bool orphan = false;     ///< nothing refers to it; it waits for its copies in flight
+    bool fetched = false;    ///< backward had it; not read ahead again
 };
 
 /// Values by id, and five ordered views that `alter` keeps in step with their states.

@@ -78,6 +78,9 @@ class Device {
     /// what the session owns and was there before it.
     virtual void charge(std::int64_t outside_bytes) = 0;
 
+    /// The calling thread, one of the runtime's own, will use this device and no other.
+    virtual void enter_thread() {}
+
     /// The calling thread's, asked anew at every call: programs change it.
     [[nodiscard]] virtual StreamId current_stream() const = 0;
     /// The stream that a live block was allocated on; invalid where the device does not know.

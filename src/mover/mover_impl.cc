@@ -246,6 +246,7 @@ void Mover::Impl::wake_starter() {
 
 void Mover::Impl::run_starter() {
     enter_io_thread("spillway-mover");
+    device_->enter_thread();
     Lock lock(guard_);
     auto const due = [this] { return starter_needed_ || stopping_; };
     while (true) {

@@ -114,12 +114,11 @@ void Mover::Impl::advance(Lock& lock) {
     for (CommandId const fence : std::exchange(loaded_, {})) {
         enqueue_copy(*lanes_.find(fence));
     }
-    if (copies_on_streams_.load(std::memory_order_relaxed) == 0) {
-        return;
-    }
-    pass_copies(Direction::store, lock);
-    pass_copies(Direction::load, lock);
     pass_stalls();
+    if (copies_on_streams_.load(std::memory_order_relaxed) > 0) {
+        pass_copies(Direction::store, lock);
+        pass_copies(Direction::load, lock);
+    }
 }
 
 void Mover::Impl::pass_copies(Direction way, Lock& lock) {

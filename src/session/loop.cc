@@ -304,7 +304,10 @@ Result<void> Loop::need(ValueId value) {
         // never in the middle of a reply, and then the value once more.
         Result<void> const room = make_room(reserve->size_bytes);
         if (!room.ok()) {
-            return room;
+            return Error{
+                room.error().code,
+                "cannot bring back " + driver_.describe(value) + ": " + room.error().what,
+                room.error().where};
         }
     }
 }
@@ -314,10 +317,8 @@ bool Loop::has_failed(CommandId command) const {
     return failed_.count(command) != 0;
 }
 
-Result<void> Loop::make_room(std::int64_t size_bytes) {
-    std::int64_t const asked_ns = steady_now_ns();
-    std::lock_guard const turn(turn_);
-    admitting_since_ns_ = asked_ns;
+/// One answer to an allocation that did not fit.
+Result<void> Loop::make_room_once(std::int64_t size_bytes) {
     std::vector<Command> commands;
     std::vector<ValueId> sole = driver_.newly_sole(std::numeric_limits<std::size_t>::max());
     {
@@ -336,7 +337,19 @@ Result<void> Loop::make_room(std::int64_t size_bytes) {
             tell(Short{std::max(size_bytes, room + 1), now}, commands);
         }
     }
-    Result<void> outcome = execute(commands);
+    return execute(commands);
+}
+
+Result<void> Loop::make_room(std::int64_t size_bytes) {
+    std::int64_t const asked_ns = steady_now_ns();
+    std::lock_guard const turn(turn_);
+    admitting_since_ns_ = asked_ns;
+    Result<void> outcome = make_room_once(size_bytes);
+    // Where the program runs far ahead of the device, what ended there still holds room on a tier.
+    while (!outcome.ok() && mover_->under_way() > 0) {
+        mover_->wait_for_any();
+        outcome = make_room_once(size_bytes);
+    }
     admitted_until(steady_now_ns());
     admitting_since_ns_.reset();
     if (!outcome.ok()) {

@@ -126,6 +126,7 @@ class Loop {
     void release(Command const& command);
     void store(Command const& command);
     void load(Command const& command);
+    [[nodiscard]] Result<void> make_room_once(std::int64_t size_bytes);
     [[nodiscard]] Result<void> bind(Command const& command);
     void drop(Command const& command);
     void wait(Command const& command);

@@ -83,19 +83,31 @@ void* C10Device::try_on(std::int64_t size_bytes, StreamId on, c10::function_ref<
     try {
         void* const block = allocate();
         blocks_[block] = {rounded(size_bytes), on};
-        peak_bytes_ = std::max(peak_bytes_, used);
-        all_peak_bytes_ = std::max(all_peak_bytes_, used);
+        std::int64_t const now = std::max(used, used_bytes());  // a pool may give more than asked
+        peak_bytes_ = std::max(peak_bytes_, now);
+        all_peak_bytes_ = std::max(all_peak_bytes_, now);
         return block;
     } catch (c10::OutOfMemoryError const&) {
         return nullptr;  // the device, or torch's pool, is in pieces or full
     }
 }
 
+/// What the device refuses here it refuses to torch, too, whose next call raises it.
+void C10Device::has_failed(std::exception const& failure) const {
+    std::string const why = failure.what();
+    say_once(where_.str() + " has failed: " + why.substr(0, why.find('\n')));
+}
+
 void* C10Device::try_allocate(std::int64_t size_bytes, StreamId on) noexcept {
-    return try_on(size_bytes, on, [&] {
-        c10::StreamGuard const guard(stream(on));  // of the device, too
-        return allocator_.allocate(static_cast<std::size_t>(size_bytes)).release_context();
-    });
+    try {
+        return try_on(size_bytes, on, [&] {
+            c10::StreamGuard const guard(stream(on));  // of the device, too
+            return allocator_.allocate(static_cast<std::size_t>(size_bytes)).release_context();
+        });
+    } catch (std::exception const& failure) {
+        has_failed(failure);
+        return nullptr;
+    }
 }
 
 bool C10Device::try_around(std::int64_t size_bytes, c10::function_ref<void*()> allocate) {
@@ -161,14 +173,23 @@ StreamId C10Device::stream_of(void const* block) const {
 }
 
 StreamEventRef C10Device::record(StreamId on) {
-    auto position = std::make_shared<Position>(where_.type());
-    position->event.record(stream(on));
-    return position;
+    try {
+        auto position = std::make_shared<Position>(where_.type());
+        position->event.record(stream(on));
+        return position;
+    } catch (std::exception const& failure) {
+        has_failed(failure);
+        return nullptr;
+    }
 }
 
 void C10Device::wait(StreamId on, StreamEventRef const& event) {
-    if (event != nullptr) {
-        event_of(event).block(stream(on));
+    try {
+        if (event != nullptr) {
+            event_of(event).block(stream(on));
+        }
+    } catch (std::exception const& failure) {
+        has_failed(failure);
     }
 }
 
@@ -176,14 +197,24 @@ bool C10Device::passed(StreamEventRef const& event) {
     try {
         return event == nullptr || event_of(event).query();
     } catch (std::exception const& failure) {
-        std::string const why = failure.what();
-        say_once(where_.str() + " has failed: " + why.substr(0, why.find('\n')));
+        has_failed(failure);
         return true;
+    }
+}
+
+void C10Device::enter_thread() {
+    try {
+        guard_.setDevice(where_);
+    } catch (std::exception const& failure) {
+        has_failed(failure);
     }
 }
 
 std::int64_t C10Device::elapsed_ns(StreamEventRef const& from, StreamEventRef const& to) const {
     try {
+        if (from == nullptr || to == nullptr) {
+            return 0;
+        }
         return static_cast<std::int64_t>(event_of(from).elapsedTime(event_of(to)) * 1e6);
     } catch (std::exception const&) {
         return 0;  // a device that has failed, which `passed` says

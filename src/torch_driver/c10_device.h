@@ -17,6 +17,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -60,6 +61,7 @@ class C10Device : public Device {
     [[nodiscard]] std::int64_t limit_bytes() const override { return limit_bytes_; }
     void charge(std::int64_t outside_bytes) override;
 
+    void enter_thread() override;
     [[nodiscard]] StreamId current_stream() const override;
     [[nodiscard]] StreamId stream_of(void const* block) const override;
     [[nodiscard]] StreamId copy_out_stream() const override { return id_of(copy_out_); }
@@ -86,6 +88,7 @@ class C10Device : public Device {
     };
 
     [[nodiscard]] static StreamId id_of(c10::Stream const& stream) { return {stream.id()}; }
+    void has_failed(std::exception const& failure) const;
     void* try_on(std::int64_t size_bytes, StreamId stream, c10::function_ref<void*()> allocate);
 
     c10::Device const where_;

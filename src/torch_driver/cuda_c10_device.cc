@@ -10,10 +10,13 @@
 
 #include <ATen/Context.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAMacros.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 #include <cuda_runtime_api.h>
 
+#include <array>
+#include <atomic>
 #include <exception>
 #include <string>
 
@@ -21,14 +24,31 @@ namespace spillway {
 
 namespace {
 
+class CudaDevice;
+
+/// Whose limit torch's pool of a GPU has: a session that is closed lifts its own only.
+std::atomic<CudaDevice const*>& limit_of(c10::Device where) {
+    static std::array<std::atomic<CudaDevice const*>, C10_COMPILE_TIME_MAX_GPUS> owners{};
+    return owners.at(static_cast<std::size_t>(where.index()));
+}
+
 class CudaDevice final : public C10Device {
   public:
     using C10Device::C10Device;
 
-    ~CudaDevice() override { (void)limit_cuda_pool(where().index(), 0); }
+    ~CudaDevice() override {
+        CudaDevice const* self = this;
+        if (limit_of(where()).compare_exchange_strong(self, nullptr)) {
+            try {
+                (void)limit_cuda_pool(where().index(), 0);
+            } catch (std::exception const&) {  // the GPU has failed, which torch's next call says
+            }
+        }
+    }
 
     /// Exact: what is mapped is what is locked.
     Result<HostMemory> host_memory(std::int64_t size_bytes) override {
+        c10::cuda::CUDAGuard const guard(where());
         Result<HostMemory> memory = map_host_memory(size_bytes);
         if (memory.ok()) {
             Result<void> const locked = lock_host_memory(*memory);
@@ -70,6 +90,7 @@ Result<std::shared_ptr<C10Device>> open_cuda_device(c10::Device where, std::int6
         at::globalContext().lazyInitDevice(c10::kCUDA);
         c10::DeviceAllocator& allocator = *install_device_allocator(c10::kCUDA);
         auto device = std::make_shared<CudaDevice>(where, allocator, limit_bytes);
+        limit_of(where) = device.get();
         Result<void> const limited = limit_cuda_pool(where.index(), limit_bytes);
         if (!limited.ok()) {
             return limited.error();

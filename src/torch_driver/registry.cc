@@ -230,6 +230,16 @@ void Registry::handed_out(ValueId value, at::Tensor const& tensor) {
     }
 }
 
+void Registry::used_now(ValueId value) {
+    if (device_.is_host()) {
+        return;
+    }
+    std::lock_guard const lock(mutex_);
+    if (auto const entry = entries_.find(value); entry != entries_.end()) {
+        add_stream(entry->second, device_.current_stream());
+    }
+}
+
 std::vector<ValueId> Registry::in_order(
     std::unordered_map<std::uint64_t, std::size_t> const& rank_of_node
 ) const {

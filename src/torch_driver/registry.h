@@ -82,6 +82,9 @@ class Registry final : public Driver {
     /// to be seen again, and another stream than the one it came back for is held against its end.
     void handed_out(ValueId value, at::Tensor const& tensor);
 
+    /// The current stream uses the value from now on, where it is on the device.
+    void used_now(ValueId value);
+
     /// Values in the order in which their nodes run; values of other nodes are left out.
     [[nodiscard]] std::vector<ValueId> in_order(
         std::unordered_map<std::uint64_t, std::size_t> const& rank_of_node

@@ -138,6 +138,9 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
 
 /// Once a backward: tells the loop in which order values will be needed.
 void TorchSession::tell_backward_order() {
+    if (!device_->is_host()) {
+        return;  // other threads of this backward alter what the order is read from
+    }
     int const task = torch::autograd::get_current_graph_task_id();
     if (task == -1 || graph_task_.exchange(task) == task) {
         return;
@@ -151,6 +154,7 @@ void TorchSession::tell_backward_order() {
 at::Tensor TorchSession::bring_back(SavedHook const& hook) {
     if (loop_->all_on_device()) {  // nothing has left, so nothing is asked
         if (at::Tensor tensor = registry_.tensor_of(hook); tensor.defined()) {
+            registry_.used_now(hook.value());
             return tensor;
         }
     }

@@ -237,12 +237,13 @@ class Run {
             return options_.nvme.empty() ? "--policy online with --nvme FOLDER would make room"
                                          : "--policy online would make room";
         }
-        if (options_.nvme.empty() && options_.host_budget_bytes == 0) {
+        bool const has_host = results_.report && results_.report->host_requested_bytes > 0;
+        if (options_.nvme.empty() && !has_host) {
             return "--nvme FOLDER would make room";
         }
         std::string flags = "a larger --device-budget";
         if (what.find("full") != std::string::npos) {
-            flags += options_.host_budget_bytes > 0 ? ", a larger --host-budget" : "";
+            flags += has_host ? ", a larger --host-budget" : "";
             flags += options_.nvme.empty() ? ", --nvme FOLDER" : ", a larger --nvme-budget";
         }
         return flags + " or a smaller --batch would make it fit";

@@ -171,6 +171,53 @@ TEST(Streams, a_value_that_no_gradient_orders_is_held_for_both_its_streams) {
     });
 }
 
+TEST(Streams, a_value_that_comes_back_for_one_stream_is_waited_for_by_the_others) {
+    c10::Stream const side = side_stream();
+    expect_like_plain_in(open_on_host(options(values(16))), [&](auto const& record) {
+        Tensor x = leaf(85);
+        Tensor z = leaf(86);
+        Tensor y = record([&] {
+            Tensor other;
+            on_side(side, [&] { other = z * 1; });
+            Tensor const here_too = x * 1;
+            Tensor sum = at::zeros({}, here());
+            Tensor there = at::zeros({}, here());
+            used_on(side, there);
+            for (int i = 0; i < 8; ++i) {  // saved here, there, and here again, which asks first
+                Tensor const constant = at::sin(x.detach() + i);
+                sum = sum + (here_too * constant).sum();
+                used_on(side, constant);
+                on_side(side, [&] { there = there + (other * constant).sum(); });
+                sum = sum + (here_too * constant).sum();
+            }
+            return sum + used_on(main_stream(), there) + chain(x).sum();
+        });
+        y.backward();
+        return Tensors{y.detach(), x.grad(), z.grad()};
+    });
+}
+
+TEST(Streams, steps_without_a_wait_between_them_find_host_room) {
+    // One step's stores fill the host tier; the next begins before the device has read them back.
+    auto session = open_on_host(options(values(12)), values(26));
+    allocate_from(session, false);
+    Tensor x = leaf(87);
+    for (int step = 0; step < 4; ++step) {
+        Recorder const outer =
+            std::exchange(thread_recorder(), Recorder{session, python_hook_depth()});
+        Tensor y = chain(chain(x)).sum();
+        thread_recorder() = outer;
+        y.backward();
+    }
+    here() = c10::Device(c10::kCPU);
+    Tensor plain = leaf(87);
+    for (int step = 0; step < 4; ++step) {
+        chain(chain(plain)).sum().backward();
+    }
+    here() = suite().device;
+    EXPECT_TRUE(at::equal(plain.grad(), x.grad().cpu()));
+}
+
 TEST(Streams, a_saved_value_that_is_looked_at_is_freed_after_the_look) {
     c10::Stream const side = side_stream();
     auto const program = [&](auto const& record) {

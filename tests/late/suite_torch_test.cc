@@ -46,13 +46,29 @@ std::uint64_t first_seed() {
     return static_cast<std::uint64_t>(GTEST_FLAG_GET(random_seed));
 }
 
+/// A thread that ran a backward may still be freeing what it had.
+void configure_when_idle() {
+    auto const until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    for (;;) {
+        try {
+            late::wait_idle();
+            late::configure({.seed = seed, .quarantine_bytes = 1 << 20});
+            return;
+        } catch (c10::Error const&) {
+            if (std::chrono::steady_clock::now() > until) {
+                throw;
+            }
+        }
+    }
+}
+
 class Seeds final : public testing::EmptyTestEventListener {
     void OnTestIterationStart(testing::UnitTest const&, int iteration) override {
         seed = first_seed() + static_cast<std::uint64_t>(iteration);
     }
     void OnTestStart(testing::TestInfo const& test) override {
         case_ = test.name();
-        late::configure({.seed = seed, .quarantine_bytes = 1 << 20});
+        configure_when_idle();
     }
     void OnTestPartResult(testing::TestPartResult const& part) override {
         if (part.failed() && rule_is_broken()) {
