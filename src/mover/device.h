@@ -54,8 +54,7 @@ class Device {
     /// A block of `rounded(size_bytes)` bytes, or nullptr when it does not fit under the limit.
     /// Never waits.
     ///
-    /// Order   the block is `stream`'s: another stream waits for it before it touches the block,
-    /// and
+    /// Order   the block is `stream`'s: another one waits for it before it touches the block, and
     ///         it waits for the other one before the block is freed
     [[nodiscard]] virtual void* try_allocate(std::int64_t size_bytes, StreamId stream) noexcept = 0;
     virtual void free(void* block) noexcept = 0;

@@ -17,8 +17,8 @@ namespace spillway {
 struct HeldBytes {
     std::span<std::byte> bytes{};
     std::shared_ptr<void const> hold{};  ///< the second owner of the bytes, while a move uses them
-    std::vector<StreamId>
-        streams{};  ///< first the one that the block is freed on; none: no streams
+    /// First the one that the block is freed on; none: no streams.
+    std::vector<StreamId> streams{};
 };
 
 }  // namespace spillway

@@ -39,8 +39,8 @@ struct Move {
     Route route = Route::in_place;
     HeldBytes device{};
     std::vector<CommandId> after{};
-    std::vector<StreamEventRef>
-        ready{};                    ///< how far the streams of `device` were when it was given
+    /// How far the streams of `device` were when it was given.
+    std::vector<StreamEventRef> ready{};
     std::span<std::byte> beside{};  ///< the other side of its copy: the tier's, or staging
     StreamEventRef begun{};         ///< around its copy, once that is enqueued
     StreamEventRef copied{};
