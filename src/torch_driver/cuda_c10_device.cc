@@ -4,6 +4,7 @@
 #include "torch_driver/cuda_c10_device.h"
 
 #include "base/log.h"
+#include "cuda_device/cuda_error.h"
 #include "cuda_device/host_registration.h"
 #include "torch_driver/cuda_allocator.h"
 #include "torch_driver/device_allocator.h"
@@ -71,11 +72,7 @@ class CudaDevice final : public C10Device {
             cudaMemcpyDefault,
             c10::cuda::CUDAStream(stream(on)).stream()
         );
-        if (status != cudaSuccess) {
-            (void)cudaGetLastError();  // it is told here, and is not the next call's
-            return Error{Errc::io, cudaGetErrorString(status), where().str()};
-        }
-        return {};
+        return checked(status, "a copy between device and host", where().str());
     }
 };
 
