@@ -237,7 +237,8 @@ class Run {
             return options_.nvme.empty() ? "--policy online with --nvme FOLDER would make room"
                                          : "--policy online would make room";
         }
-        bool const has_host = results_.report && results_.report->host_requested_bytes > 0;
+        std::optional<Report> const report = budget_.report();
+        bool const has_host = report && report->host_requested_bytes > 0;
         if (options_.nvme.empty() && !has_host) {
             return "--nvme FOLDER would make room";
         }
