@@ -25,7 +25,7 @@ enum class Rule : std::uint8_t {
     every_asking_stream_waits,         ///< and so does every later one, while the copy runs
     release_waits_for_the_load,        ///< a target given up is freed after its copy-in
     target_belongs_to_its_stream,      ///< a target is allocated on the stream that will use it
-    other_users_are_recorded,          ///< a value handed to another stream is held for that one
+    free_waits_for_every_user,         ///< a value handed to other streams is freed after them
     room_outlives_the_store,           ///< a block's room is released after its copy-out
     room_outlives_the_load,            ///< and after its copy-in
     staging_is_read_after_the_copy,    ///< a tier reads staging when the copy-out has passed
@@ -43,7 +43,7 @@ inline constexpr std::array<std::string_view, 21> kRuleNames{
     "load_waits_for_its_store",     "need_waits_for_the_load",
     "asking_stream_waits_too",      "every_asking_stream_waits",
     "release_waits_for_the_load",   "target_belongs_to_its_stream",
-    "other_users_are_recorded",     "room_outlives_the_store",
+    "free_waits_for_every_user",    "room_outlives_the_store",
     "room_outlives_the_load",       "staging_is_read_after_the_copy",
     "staging_outlives_the_store",   "staging_is_copied_after_the_load",
     "staging_outlives_the_copy",    "staged_drop_waits_for_the_tier",

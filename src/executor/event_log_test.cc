@@ -35,7 +35,7 @@ std::vector<Event> one_of_each() {
 /// What a small run told its executor, and what it answered.
 EventLog recorded() {
     EventLog log;
-    log.options = {ChooserKind::online, 1000, 0, 1000};
+    log.options = {ChooserKind::online, 1000, 0, 1000, 900};
     Executor executor(log.options);
     std::vector<Event> const events{
         Begin{0},

@@ -274,6 +274,9 @@ std::string log_header(ExecutorOptions const& options, ExecutorState const& stat
           {"device_bytes", options.device_bytes},
           {"host_bytes", options.host_bytes},
           {"nvme_bytes", options.nvme_bytes}}}};
+    if (options.nvme_value_bytes > 0) {
+        json["options"]["nvme_value_bytes"] = options.nvme_value_bytes;
+    }
     if (state != ExecutorState{}) {
         json["state"] = {
             {"next_command", state.next_command},
@@ -329,7 +332,7 @@ Result<LogHeader> parse_log_header(std::string_view line) {
     root.only({"spillway_events", "options", "state"});
     static_cast<void>(root.at("spillway_events").integer(1, 1));
     JsonView const view = root.at("options");
-    view.only({"chooser", "device_bytes", "host_bytes", "nvme_bytes"});
+    view.only({"chooser", "device_bytes", "host_bytes", "nvme_bytes", "nvme_value_bytes"});
     LogHeader header;
     ExecutorOptions& options = header.options;
     options.chooser =
@@ -337,6 +340,9 @@ Result<LogHeader> parse_log_header(std::string_view line) {
     options.device_bytes = read_bytes(view.at("device_bytes"));
     options.host_bytes = read_bytes(view.at("host_bytes"));
     options.nvme_bytes = read_bytes(view.at("nvme_bytes"));
+    if (view.has("nvme_value_bytes")) {
+        options.nvme_value_bytes = read_bytes(view.at("nvme_value_bytes"));
+    }
     if (root.has("state")) {
         header.state = read_state(root.at("state"));
     }

@@ -57,7 +57,7 @@ bool Executor::may_be_told_later(std::int64_t used_bytes) const {
 Executor::Impl::Impl(ExecutorOptions const& options, ExecutorState const& state)
     : options_(options),
       chooser_(make_chooser(options.chooser)),
-      ledger_(options.host_bytes, options.nvme_bytes),
+      ledger_(options),
       floor_(state.floor_bytes, state.floor_peak_bytes, state.last_floor_peak_bytes),
       told_full_(state.told_full.begin(), state.told_full.end()),
       next_command_(state.next_command),

@@ -34,6 +34,7 @@ struct ExecutorOptions {
     std::int64_t device_bytes = 0;
     std::int64_t host_bytes = 0;
     std::int64_t nvme_bytes = 0;
+    std::int64_t nvme_value_bytes = 0;  ///< the largest value that may go to NVMe; 0: any may
 
     bool operator==(ExecutorOptions const&) const = default;
 };

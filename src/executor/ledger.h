@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/place.h"
 #include "executor/event.h"
+#include "executor/executor.h"
 
 #include <algorithm>
 #include <array>
@@ -18,15 +19,18 @@ namespace spillway {
 /// Room in the away pools. A grant is whole or not at all.
 class Ledger {
   public:
-    Ledger(std::int64_t host_bytes, std::int64_t nvme_bytes)
-        : exists_{true, host_bytes > 0, nvme_bytes > 0},
-          budget_bytes_{0, host_bytes, nvme_bytes},
+    explicit Ledger(ExecutorOptions const& options)
+        : exists_{true, options.host_bytes > 0, options.nvme_bytes > 0},
+          budget_bytes_{0, options.host_bytes, options.nvme_bytes},
+          largest_bytes_{0, options.host_bytes, options.nvme_value_bytes},
           capacity_bytes_(budget_bytes_) {}
 
-    /// Grants `size_bytes` of `pool`, or says no.
+    /// Grants `size_bytes` of `pool` for one value, or says no.
     [[nodiscard]] bool take(Pool pool, std::int64_t size_bytes) {
         std::int64_t& used = used_bytes_[at(pool)];
-        if (used + size_bytes > capacity_bytes_[at(pool)]) {
+        std::int64_t const largest = largest_bytes_[at(pool)];
+        if (used + size_bytes > capacity_bytes_[at(pool)] ||
+            (largest > 0 && size_bytes > largest)) {
             return false;
         }
         used += size_bytes;
@@ -48,6 +52,7 @@ class Ledger {
     static constexpr std::size_t at(Pool pool) { return static_cast<std::size_t>(pool); }
     std::array<bool, kPools> exists_;
     std::array<std::int64_t, kPools> budget_bytes_;
+    std::array<std::int64_t, kPools> largest_bytes_;  ///< of a value; 0: any
     std::array<std::int64_t, kPools> capacity_bytes_;
     std::array<std::int64_t, kPools> used_bytes_{};
 };

@@ -108,22 +108,29 @@ void Loop::tell(Event const& event, std::vector<Command>& commands) {
     );
 }
 
-/// Hands what other threads reported to the executor. Called with the mutex held.
-void Loop::take_queued(std::vector<Command>& commands) {
-    if (mover_->has_completions()) {
-        for (Completion& ended : mover_->take_completions()) {
-            trace_ended(ended);
-            in_flight_.erase(ended.command);
-            if (ended.outcome.ok()) {
-                queued_.push_back(Finished{ended.command});
-                continue;
-            }
-            Error const& error = ended.outcome.error();
-            queued_.push_back(Failed{ended.command, error.code == Errc::tier_full, error.message()}
-            );
-            failed_.emplace(ended.command, error);
-        }
+/// Queues what the mover ended. Called without the mutex: the mover lets go of tensors here, and
+/// may start a transfer.
+void Loop::collect() {
+    if (!mover_->has_completions()) {
+        return;
     }
+    std::vector<Completion> const completions = mover_->take_completions();
+    std::lock_guard const lock(mutex_);
+    for (Completion const& ended : completions) {
+        trace_ended(ended);
+        in_flight_.erase(ended.command);
+        if (ended.outcome.ok()) {
+            queued_.push_back(Finished{ended.command});
+            continue;
+        }
+        Error const& error = ended.outcome.error();
+        queued_.push_back(Failed{ended.command, error.code == Errc::tier_full, error.message()});
+        failed_.emplace(ended.command, error);
+    }
+}
+
+/// Hands what was queued to the executor. Called with the mutex held, after `collect`.
+void Loop::take_queued(std::vector<Command>& commands) {
     sort_dropped();
     for (Event const& event : std::exchange(queued_, {})) {
         tell(event, commands);
@@ -184,6 +191,7 @@ void Loop::carry_out(std::vector<Command> const& commands) {
 void Loop::begin_step(std::int64_t step) {
     std::lock_guard const turn(turn_);
     std::vector<Command> commands;
+    collect();
     {
         std::lock_guard const lock(mutex_);
         step_ = step;
@@ -205,6 +213,7 @@ void Loop::begin_step(std::int64_t step) {
 void Loop::phase(Phase phase) {
     std::lock_guard const turn(turn_);
     std::vector<Command> commands;
+    collect();
     {
         std::lock_guard const lock(mutex_);
         Usage const now = usage();  // what was until here belongs to the phase that ends
@@ -221,6 +230,7 @@ void Loop::phase(Phase phase) {
 void Loop::backward_order(std::vector<ValueId> values) {
     std::lock_guard const turn(turn_);
     std::vector<Command> commands;
+    collect();
     {
         std::lock_guard const lock(mutex_);
         commands = catch_up();
@@ -232,6 +242,7 @@ void Loop::backward_order(std::vector<ValueId> values) {
 void Loop::plan(Plan plan) {
     std::lock_guard const turn(turn_);
     std::vector<Command> commands;
+    collect();
     {
         std::lock_guard const lock(mutex_);
         commands = catch_up();
@@ -242,11 +253,12 @@ void Loop::plan(Plan plan) {
 
 /// The way of a save where there is nothing to tell and nothing to decide: no event, no turn.
 bool Loop::saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot) {
+    bool const something_ended = mover_->has_completions();
     std::lock_guard const lock(mutex_);
     ++report_.saved_values;
     report_.saved_bytes += size_bytes;
     sort_dropped();
-    if (!queued_.empty() || mover_->has_completions() || !may_be_told_later(size_bytes)) {
+    if (something_ended || !queued_.empty() || !may_be_told_later(size_bytes)) {
         return false;
     }
     backlog_.add(value, size_bytes, std::move(slot));
@@ -260,6 +272,7 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot) {
     std::lock_guard const turn(turn_);
     std::vector<Command> commands;
     bool told_later = false;
+    collect();
     {
         std::lock_guard const lock(mutex_);
         take_queued(commands);
@@ -285,6 +298,7 @@ Result<void> Loop::need(ValueId value) {
     std::lock_guard const turn(turn_);
     for (;;) {
         std::vector<Command> commands;
+        collect();
         {
             std::lock_guard const lock(mutex_);
             commands = catch_up();
@@ -321,9 +335,10 @@ bool Loop::has_failed(CommandId command) const {
 Result<void> Loop::make_room_once(std::int64_t size_bytes) {
     std::vector<Command> commands;
     std::vector<ValueId> sole = driver_.newly_sole(std::numeric_limits<std::size_t>::max());
+    std::int64_t const used_before = device_->used_bytes();
+    collect();
     {
         std::lock_guard const lock(mutex_);
-        std::int64_t const used_before = device_->used_bytes();
         take_queued(commands);
         tell_backlog(commands);
         Usage const now = usage();
@@ -381,6 +396,7 @@ void Loop::dropped(ValueId value) noexcept {
 void Loop::settle() {
     std::lock_guard const turn(turn_);
     std::vector<Command> commands;
+    collect();
     {
         std::lock_guard const lock(mutex_);
         take_queued(commands);

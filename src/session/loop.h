@@ -111,6 +111,7 @@ class Loop {
     void write_flight_record();
     [[nodiscard]] std::vector<Command> catch_up();
     void carry_out(std::vector<Command> const& commands);
+    void collect();
     void take_queued(std::vector<Command>& commands);
     void sort_dropped();
     [[nodiscard]] bool saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot);

@@ -119,6 +119,10 @@ void VirtualMemory::reserve_away(Command const& command) {
         broken(text_of(command) + ": not a new block of a value");
         return;
     }
+    if (command.pool == Pool::nvme && nvme_value_bytes_ > 0 &&
+        command.size_bytes > nvme_value_bytes_) {
+        broken(text_of(command) + ": the value is too large for NVMe");
+    }
     blocks_.emplace(command.block, Block{command.pool, command.size_bytes, command.value});
     change(command.pool, command.size_bytes);
 }
@@ -297,7 +301,9 @@ std::int64_t VirtualMemory::droppable_bytes() const {
 std::int64_t VirtualMemory::away_room_bytes() const {
     std::int64_t room = 0;
     for (Pool const pool : kAwayPools) {
-        room = std::max(room, limit_bytes_[at(pool)] - used_bytes_[at(pool)]);
+        std::int64_t const left = limit_bytes_[at(pool)] - used_bytes_[at(pool)];
+        bool const is_cut = pool == Pool::nvme && nvme_value_bytes_ > 0;
+        room = std::max(room, is_cut ? std::min(left, nvme_value_bytes_) : left);
     }
     return room;
 }

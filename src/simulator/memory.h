@@ -25,7 +25,8 @@ class VirtualMemory {
   public:
     /// `capacity_bytes`: the budgets; a device budget of 0 is no limit.
     explicit VirtualMemory(ExecutorOptions const& options)
-        : limit_bytes_{options.device_bytes, options.host_bytes, options.nvme_bytes} {}
+        : limit_bytes_{options.device_bytes, options.host_bytes, options.nvme_bytes},
+          nvme_value_bytes_(options.nvme_value_bytes) {}
 
     /// Where time stands, for the record of memory over time.
     void set_now(std::int64_t now_ns) { now_ns_ = now_ns; }
@@ -66,7 +67,7 @@ class VirtualMemory {
     /// Device bytes that waiting and dropping would free: sole values whose copy is stored or under
     /// way, returning ones, and dropped ones that a copy still reads.
     [[nodiscard]] std::int64_t droppable_bytes() const;
-    /// The largest free room of an away pool.
+    /// The largest free room of an away pool for one value.
     [[nodiscard]] std::int64_t away_room_bytes() const;
     /// The largest sole value without a copy that fits into `room_bytes`; -1: none.
     [[nodiscard]] std::int64_t storable_bytes(std::int64_t room_bytes) const;
@@ -112,6 +113,7 @@ class VirtualMemory {
     void check_lane(Command const& command, Lane host_lane, Lane nvme_lane);
 
     std::array<std::int64_t, kPools> limit_bytes_;
+    std::int64_t nvme_value_bytes_;
     std::array<std::int64_t, kPools> used_bytes_{};
     std::array<std::int64_t, kPools> peak_bytes_{};
     std::int64_t recent_peak_bytes_ = 0;

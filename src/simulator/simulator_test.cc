@@ -137,6 +137,18 @@ TEST(Simulator, a_read_ahead_that_fails_is_read_again_when_needed) {
     EXPECT_EQ(result.loaded_bytes, well.loaded_bytes + 1000);
 }
 
+TEST(Simulator, what_is_too_large_for_nvme_goes_to_the_host_or_stays) {
+    ExecutorOptions options{
+        .device_bytes = 4500, .host_bytes = 2000, .nvme_bytes = 9000, .nvme_value_bytes = 999};
+    SimulationResult const host = run(chain(8, 1000), options);
+    EXPECT_EQ(host.peak_bytes[2], 0);
+    EXPECT_EQ(host.peak_bytes[1], 2000);
+    options.nvme_value_bytes = 1000;
+    SimulationResult const both = run(chain(8, 1000), options);
+    EXPECT_TRUE(both.ok) << both.refusal;
+    EXPECT_GT(both.peak_bytes[2], 0);
+}
+
 TEST(Simulator, a_full_place_falls_back_or_refuses) {
     ExecutorOptions const options{.device_bytes = 4500, .host_bytes = 9000, .nvme_bytes = 9000};
     SimulationResult const other = run(chain(8, 1000), options, {.full_at_bytes = {-1, 2000, -1}});

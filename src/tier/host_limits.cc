@@ -199,4 +199,15 @@ Result<void> check_host_budget(std::int64_t asked_bytes, HostLimits const& limit
     return {};
 }
 
+std::string memlock_advice(std::int64_t asked_bytes, HostLimits const& limits) {
+    if (limits.memlock_bytes == HostLimits::kUnlimited || asked_bytes <= limits.memlock_bytes) {
+        return "";
+    }
+    return fmt::format(
+        "RLIMIT_MEMLOCK allows {} of {}: try a higher `ulimit -l`",
+        format_size(limits.memlock_bytes),
+        format_size(asked_bytes)
+    );
+}
+
 }  // namespace spillway

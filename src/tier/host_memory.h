@@ -86,4 +86,8 @@ struct HostLimits {
 ///         Errc::out_of_memory (more than is left there now)
 [[nodiscard]] Result<void> check_host_budget(std::int64_t asked_bytes, HostLimits const& limits);
 
+/// What to say of RLIMIT_MEMLOCK where `asked_bytes` could not be locked; empty where it allows
+/// them.
+[[nodiscard]] std::string memlock_advice(std::int64_t asked_bytes, HostLimits const& limits);
+
 }  // namespace spillway

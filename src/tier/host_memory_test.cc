@@ -113,6 +113,17 @@ TEST_F(HostLimitsTest, what_is_not_there_is_no_limit) {
     EXPECT_EQ(read_host_limits(root_).memlock_bytes, HostLimits::kUnlimited);
 }
 
+TEST_F(HostLimitsTest, a_limit_on_locked_memory_is_named_where_it_is_passed) {
+    HostLimits limits;
+    EXPECT_EQ(memlock_advice(1_GiB, limits), "");
+    limits.memlock_bytes = 8_MiB;
+    EXPECT_EQ(memlock_advice(8_MiB, limits), "");
+    EXPECT_EQ(
+        memlock_advice(1_GiB, limits),
+        "RLIMIT_MEMLOCK allows 8.0 MiB of 1.0 GiB: try a higher `ulimit -l`"
+    );
+}
+
 TEST_F(HostLimitsTest, of_v2_cgroups_the_one_with_the_least_room_counts) {
     put("proc/self/cgroup", "0::/slice/job/step\n");
     put("sys/fs/cgroup/slice/memory.max", "6442450944\n");

@@ -66,12 +66,17 @@ Result<HostMemory> C10Device::host_memory(std::int64_t size_bytes) {
         return memory;
     } catch (std::exception const& failure) {
         std::string const why = failure.what();
-        say_once(
-            "host memory is not pinned, so copies are slower (" + why.substr(0, why.find('\n')) +
-            ")"
-        );
+        say_pageable(size_bytes, why.substr(0, why.find('\n')));
         return map_host_memory(size_bytes);
     }
+}
+
+void C10Device::say_pageable(std::int64_t size_bytes, std::string const& why) {
+    std::string const advice = memlock_advice(size_bytes, read_host_limits());
+    say_once(
+        "host memory is not pinned, so copies are slower (" + why +
+        (advice.empty() ? "" : "; " + advice) + ")"
+    );
 }
 
 void* C10Device::try_on(std::int64_t size_bytes, StreamId on, c10::function_ref<void*()> allocate) {
@@ -110,8 +115,10 @@ void* C10Device::try_allocate(std::int64_t size_bytes, StreamId on) noexcept {
     }
 }
 
-bool C10Device::try_around(std::int64_t size_bytes, c10::function_ref<void*()> allocate) {
-    return try_on(size_bytes, current_stream(), allocate) != nullptr;
+bool C10Device::try_around(
+    std::int64_t size_bytes, StreamId on, c10::function_ref<void*()> allocate
+) {
+    return try_on(size_bytes, on, allocate) != nullptr;
 }
 
 void C10Device::free(void* block) noexcept {

@@ -37,9 +37,11 @@ class C10Device : public Device {
     /// How a block is freed; a storage with this deleter has one of the allocator's blocks, whole.
     [[nodiscard]] c10::DeleterFnPtr deleter() const { return allocator_.raw_deleter(); }
 
-    /// What torch asks for: `allocate` asks the allocator behind ours, on the calling thread's
-    /// stream. False, and nothing was given, where the limit or the device has no room.
-    [[nodiscard]] bool try_around(std::int64_t size_bytes, c10::function_ref<void*()> allocate);
+    /// What torch asks for: `allocate` asks the allocator behind ours, on `stream`. False, and
+    /// nothing was given, where the limit or the device has no room.
+    [[nodiscard]] bool try_around(
+        std::int64_t size_bytes, StreamId stream, c10::function_ref<void*()> allocate
+    );
 
     /// Memory that the device copies to and from at full speed: pinned, where that is granted; else
     /// pageable, which is said.
@@ -77,6 +79,8 @@ class C10Device : public Device {
     ) override;
 
   protected:
+    /// Host memory of `size_bytes` is not pinned, for the reason `why`.
+    static void say_pageable(std::int64_t size_bytes, std::string const& why);
     [[nodiscard]] c10::Stream stream(StreamId id) const {
         return c10::Stream(c10::Stream::UNSAFE, where_, id.number);
     }

@@ -4,6 +4,7 @@
 #include "torch_driver/cuda_allocator.h"
 
 #include "torch_driver/cuda_forwarding.h"
+#include "torch_driver/restored_block.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/Allocator.h>
@@ -39,18 +40,20 @@ std::string torch_library_folder() {
 
 }  // namespace
 
-void RoomMakingCudaAllocator::around(std::size_t size, c10::function_ref<void*()> allocate) const {
+void RoomMakingCudaAllocator::around(
+    std::size_t size, std::optional<c10::Stream> stream, c10::function_ref<void*()> allocate
+) const {
     AllocateThrough const through = through_.load(std::memory_order_acquire);
     if (through == nullptr || size == 0) {
         allocate();
     } else {
-        through(size, c10::Device(c10::kCUDA, current_device_()), allocate);
+        through(size, c10::Device(c10::kCUDA, current_device_()), stream, allocate);
     }
 }
 
 c10::DataPtr RoomMakingCudaAllocator::allocate(std::size_t size) {
     c10::DataPtr block;
-    around(size, [&] {
+    around(size, std::nullopt, [&] {
         block = behind_->allocate(size);
         return block.get();
     });
@@ -59,14 +62,27 @@ c10::DataPtr RoomMakingCudaAllocator::allocate(std::size_t size) {
 
 void* RoomMakingCudaAllocator::raw_alloc(std::size_t size) {
     void* block = nullptr;
-    around(size, [&] { return block = behind_->raw_alloc(size); });
+    around(size, std::nullopt, [&] { return block = behind_->raw_alloc(size); });
     return block;
 }
 
 void* RoomMakingCudaAllocator::raw_alloc_with_stream(std::size_t size, cudaStream_t stream) {
     void* block = nullptr;
-    around(size, [&] { return block = behind_->raw_alloc_with_stream(size, stream); });
+    c10::Stream const on = c10::cuda::getStreamFromExternal(stream, current_device_());
+    around(size, on, [&] { return block = behind_->raw_alloc_with_stream(size, stream); });
     return block;
+}
+
+void RoomMakingCudaAllocator::recordStream(c10::DataPtr const& data, c10::Stream stream) {
+    if (!add_user(data, {stream.id()})) {
+        behind_->recordStream(data, stream);
+    }
+}
+
+void RoomMakingCudaAllocator::recordStream(c10::DataPtr const& data, c10::cuda::CUDAStream stream) {
+    if (!add_user(data, {stream.id()})) {
+        behind_->recordStream(data, stream);
+    }
 }
 
 Result<void> limit_pool(

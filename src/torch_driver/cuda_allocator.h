@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace spillway {
 
@@ -24,8 +25,14 @@ namespace spillway {
 /// the inner allocator's own: deleters, streams, pools and IPC are as they would be without us.
 ///
 /// Thread  any, several at once; it must be fast where there is nothing to do
-using AllocateThrough =
-    void (*)(std::size_t size_bytes, c10::Device device, c10::function_ref<void*()> allocate);
+///
+/// `stream` is the one that the block is asked for on; nothing: the calling thread's.
+using AllocateThrough = void (*)(
+    std::size_t size_bytes,
+    c10::Device device,
+    std::optional<c10::Stream> stream,
+    c10::function_ref<void*()> allocate
+);
 
 /// Whether this build has its CUDA part.
 [[nodiscard]] bool cuda_is_built();

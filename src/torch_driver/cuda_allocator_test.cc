@@ -4,7 +4,9 @@
 // The allocator in front of torch's CUDA allocator, with a made-up one behind it.
 #include "torch_driver/cuda_allocator.h"
 
+#include "mover/cpu_device.h"
 #include "torch_driver/cuda_forwarding.h"
+#include "torch_driver/restored_block.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/empty.h>
@@ -55,6 +57,12 @@ class FakeAllocator final : public ForwardingCudaAllocator {
         calls.push_back("setMemoryFraction " + std::to_string(device));
         fraction_ = fraction;
     }
+    void recordStream(c10::DataPtr const&, c10::Stream) override {
+        calls.push_back("recordStream");
+    }
+    void recordStream(c10::DataPtr const&, c10::cuda::CUDAStream) override {
+        calls.push_back("recordStream of CUDA");
+    }
     void setNoSplit(c10::DeviceIndex, c10::MempoolId_t) override { calls.push_back("setNoSplit"); }
     std::string getUserMetadata() override { return "metadata"; }
 
@@ -77,12 +85,20 @@ using Calls = std::vector<std::string>;
 FakeAllocator* g_behind = nullptr;  // what the plain functions below look at
 Calls g_through;
 
-void note_only(std::size_t size, c10::Device device, c10::function_ref<void*()> allocate) {
-    g_through.push_back(std::to_string(size) + " on " + device.str());
+void note_only(
+    std::size_t size,
+    c10::Device device,
+    std::optional<c10::Stream> stream,
+    c10::function_ref<void*()> allocate
+) {
+    std::string const where = stream ? ", stream " + std::to_string(stream->id()) : "";
+    g_through.push_back(std::to_string(size) + " on " + device.str() + where);
     allocate();
 }
 
-void make_room_once(std::size_t, c10::Device, c10::function_ref<void*()> allocate) {
+void make_room_once(
+    std::size_t, c10::Device, std::optional<c10::Stream>, c10::function_ref<void*()> allocate
+) {
     try {
         allocate();
     } catch (c10::OutOfMemoryError const&) {
@@ -116,8 +132,26 @@ TEST_F(CudaAllocatorTest, every_way_to_allocate_goes_through_the_session) {
     static_cast<void>(ours_.allocate(1));
     EXPECT_EQ(ours_.raw_alloc(2), behind_.memory());
     EXPECT_EQ(ours_.raw_alloc_with_stream(3, nullptr), behind_.memory() + 1);
-    EXPECT_EQ(g_through, (Calls{"1 on cuda:3", "2 on cuda:3", "3 on cuda:3"}));
+    EXPECT_EQ(g_through, (Calls{"1 on cuda:3", "2 on cuda:3", "3 on cuda:3, stream 0"}));
     EXPECT_EQ(behind_.calls, (Calls{"allocate 1", "raw_alloc 2", "raw_alloc_with_stream 3"}));
+}
+
+TEST_F(CudaAllocatorTest, a_block_that_came_back_keeps_its_users_itself) {
+    c10::Stream const stream(c10::Stream::UNSAFE, c10::Device(c10::kCUDA, 3), 0);
+    c10::cuda::CUDAStream const same(stream);
+    c10::DataPtr const torchs = ours_.allocate(64);
+    ours_.recordStream(torchs, stream);
+    ours_.recordStream(torchs, same);
+    std::shared_ptr<CpuDevice> const device = CpuDevice::open({.limit_bytes = 1 << 20}).value();
+    void* const memory = device->try_allocate(4096, {});
+    {
+        c10::DataPtr const back = restored_block(device, stream.device(), memory, {7});
+        ours_.recordStream(back, stream);
+        ours_.recordStream(back, same);
+        EXPECT_EQ(back.get(), memory);
+    }
+    EXPECT_EQ(device->used_bytes(), 0);
+    EXPECT_EQ(behind_.calls, (Calls{"allocate 64", "recordStream", "recordStream of CUDA"}));
 }
 
 TEST_F(CudaAllocatorTest, nothing_runs_around_no_bytes_or_without_a_session) {

@@ -3,7 +3,6 @@
 
 #include "torch_driver/cuda_c10_device.h"
 
-#include "base/log.h"
 #include "cuda_device/cuda_error.h"
 #include "cuda_device/host_registration.h"
 #include "torch_driver/cuda_allocator.h"
@@ -54,10 +53,7 @@ class CudaDevice final : public C10Device {
         if (memory.ok()) {
             Result<void> const locked = lock_host_memory(*memory);
             if (!locked.ok()) {
-                say_once(
-                    "host memory is not pinned, so copies are slower (" + locked.error().message() +
-                    ")"
-                );
+                say_pageable(size_bytes, locked.error().message());
             }
         }
         return memory;

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -185,7 +186,7 @@ class ForwardingCudaAllocator : public HandsOnNewerVirtuals<cuda_torch::CUDAAllo
     }
 };
 
-/// Lets `through` run around each allocation.
+/// Lets `through` run around each allocation, and knows the blocks that came back.
 class RoomMakingCudaAllocator final : public ForwardingCudaAllocator {
   public:
     /// `current_device` tells the device of the calling thread, where allocations go.
@@ -198,9 +199,14 @@ class RoomMakingCudaAllocator final : public ForwardingCudaAllocator {
     c10::DataPtr allocate(std::size_t size) override;
     void* raw_alloc(std::size_t size) override;
     void* raw_alloc_with_stream(std::size_t size, cudaStream_t stream) override;
+    /// Of a block that came back, its end waits for the stream.
+    void recordStream(c10::DataPtr const& data, c10::Stream stream) override;
+    void recordStream(c10::DataPtr const& data, c10::cuda::CUDAStream stream) override;
 
   private:
-    void around(std::size_t size, c10::function_ref<void*()> allocate) const;
+    void around(
+        std::size_t size, std::optional<c10::Stream> stream, c10::function_ref<void*()> allocate
+    ) const;
 
     c10::DeviceIndex (*current_device_)();
     std::atomic<AllocateThrough> through_ = nullptr;

@@ -5,6 +5,7 @@
 
 #include "torch_driver/c10_device.h"
 #include "torch_driver/cuda_allocator.h"
+#include "torch_driver/restored_block.h"
 #include "torch_driver/torch_session.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -12,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace spillway {
@@ -49,7 +51,10 @@ class Owners {
 };
 
 void allocate_through(
-    std::size_t size_bytes, c10::Device device, c10::function_ref<void*()> allocate
+    std::size_t size_bytes,
+    c10::Device device,
+    std::optional<c10::Stream> stream,
+    c10::function_ref<void*()> allocate
 ) {
     Owner const owner = Owners::get().of(device);
     std::shared_ptr<TorchSession> const session = owner.session.lock();
@@ -59,7 +64,10 @@ void allocate_through(
         return;
     }
     auto const count = static_cast<std::int64_t>(size_bytes);
-    session->make_room_until(count, [&] { return limited->try_around(count, allocate); });
+    session->make_room_until(count, [&] {
+        StreamId const on = stream ? StreamId{stream->id()} : limited->current_stream();
+        return limited->try_around(count, on, allocate);
+    });
 }
 
 /// For backends whose allocator is the one of c10's table.
@@ -74,7 +82,7 @@ class ForwardingDeviceAllocator final : public c10::DeviceAllocator {
         }
         c10::DataPtr block;
         c10::Device const device = c10::impl::VirtualGuardImpl(type_).getDevice();
-        allocate_through(size_bytes, device, [&] {
+        allocate_through(size_bytes, device, std::nullopt, [&] {
             block = inner_.allocate(size_bytes);
             return block.get();
         });
@@ -87,7 +95,9 @@ class ForwardingDeviceAllocator final : public c10::DeviceAllocator {
     bool initialized() override { return inner_.initialized(); }
     void emptyCache(c10::MempoolId_t pool) override { inner_.emptyCache(pool); }
     void recordStream(c10::DataPtr const& block, c10::Stream stream) override {
-        inner_.recordStream(block, stream);
+        if (!add_user(block, {stream.id()})) {
+            inner_.recordStream(block, stream);
+        }
     }
     c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
         return inner_.getDeviceStats(device);

@@ -5,10 +5,10 @@
 
 #include "base/assert.h"
 #include "base/rules.h"
+#include "torch_driver/restored_block.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/core/Storage.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <sstream>
@@ -41,8 +41,9 @@ at::Tensor view_of(c10::Storage storage, Geometry const& geometry) {
 
 }  // namespace
 
-Registry::Registry(Device& device, TorchPlace place, std::int64_t min_value_bytes)
-    : device_(device),
+Registry::Registry(std::shared_ptr<Device> device, TorchPlace place, std::int64_t min_value_bytes)
+    : owner_(std::move(device)),
+      device_(*owner_),
       place_(place),
       min_value_bytes_(min_value_bytes),
       plain_keys_(keys_of_plain_tensor(place.device)) {}
@@ -70,10 +71,11 @@ std::int64_t Registry::own(std::vector<at::Tensor> const& tensors) {
 /// Called with the mutex held.
 bool Registry::may_move(at::Tensor const& tensor, c10::StorageImpl const& storage) const {
     auto const size_bytes = static_cast<std::int64_t>(storage.nbytes());
+    c10::DataPtr const& data = storage.data_ptr();
+    bool const is_whole = data.get_deleter() == place_.free_block || is_restored(data);
     return tensor.key_set() == plain_keys_ && storage.device() == place_.device &&
-           size_bytes >= min_value_bytes_ && size_bytes <= place_.max_value_bytes &&
-           storage.data_ptr().get_deleter() == place_.free_block && device_.owns(storage.data()) &&
-           owned_.count(const_cast<c10::StorageImpl*>(&storage)) == 0;
+           size_bytes >= min_value_bytes_ && size_bytes <= place_.max_value_bytes && is_whole &&
+           device_.owns(data.get()) && owned_.count(const_cast<c10::StorageImpl*>(&storage)) == 0;
 }
 
 /// Called with the mutex held.
@@ -219,11 +221,9 @@ std::vector<ValueId> Registry::newly_sole(std::size_t at_most) {
 void Registry::handed_out(ValueId value, at::Tensor const& tensor) {
     std::lock_guard const lock(mutex_);
     auto const entry = entries_.find(value);
-    if (!device_.is_host() && entry != entries_.end() &&
-        entry->second.user != device_.current_stream() && keeps(Rule::other_users_are_recorded)) {
-        // The one place where a block is recorded: its own stream need not wait for this one.
-        c10::impl::VirtualGuardImpl const guard(place_.device.type());
-        guard.recordDataPtrOnStream(tensor.storage().data_ptr(), guard.getStream(place_.device));
+    if (!device_.is_host() && entry != entries_.end()) {
+        add_stream(entry->second, device_.current_stream());
+        add_user(tensor.storage().data_ptr(), device_.current_stream());
     }
     if (std::find(not_sole_.begin(), not_sole_.end(), value) == not_sole_.end()) {
         not_sole_.push_back(value);
@@ -318,14 +318,24 @@ void Registry::drop(ValueId value) {
     unlink_storage(value, at->second);
 }
 
+/// What a storage holds that comes back for `user`. Called with the mutex held.
+c10::DataPtr Registry::block_of(void* memory, StreamId user) const {
+    if (device_.is_host()) {
+        return {memory, memory, place_.free_block, place_.device};
+    }
+    return restored_block(owner_, place_.device, memory, user);
+}
+
 void Registry::bind(ValueId value, void* memory) {
-    c10::DataPtr data(memory, memory, place_.free_block, place_.device);
+    c10::DataPtr data;  // freed after the lock, where the last hook died meanwhile
     std::lock_guard const lock(mutex_);
     auto const at = entries_.find(value);
     if (at == entries_.end()) {
-        return;  // its last hook died meanwhile; the memory goes with `data`
+        data = block_of(memory, device_.stream_of(memory));
+        return;
     }
     SavedValue& entry = at->second;
+    data = block_of(memory, entry.user);
     c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
         c10::StorageImpl::use_byte_size_t(), entry.storage_bytes, std::move(data), nullptr, false
     ));

@@ -45,7 +45,7 @@ struct SavedValue {
 /// Thread  any; one mutex, never held while torch allocates
 class Registry final : public Driver {
   public:
-    Registry(Device& device, TorchPlace place, std::int64_t min_value_bytes);
+    Registry(std::shared_ptr<Device> device, TorchPlace place, std::int64_t min_value_bytes);
 
     /// Storages that are not activations; further calls add to them. Returns the bytes of those
     /// that live and that the device's allocator did not give.
@@ -79,7 +79,7 @@ class Registry final : public Driver {
     [[nodiscard]] at::Tensor shape_of(SavedHook const& hook) const;
 
     /// `tensor`, of the value, is handed out to the current stream: whether the value is sole has
-    /// to be seen again, and another stream than the one it came back for is held against its end.
+    /// to be seen again, and the block that it came back in is freed after this stream's use.
     void handed_out(ValueId value, at::Tensor const& tensor);
 
     /// The current stream uses the value from now on, where it is on the device.
@@ -112,9 +112,11 @@ class Registry final : public Driver {
     [[nodiscard]] bool is_sole(SavedValue const& entry) const;
     void unlink_storage(ValueId value, SavedValue& entry);
 
+    [[nodiscard]] c10::DataPtr block_of(void* memory, StreamId user) const;
     void add_stream(SavedValue& entry, StreamId stream) const;
     void order_users(SavedValue& entry);
 
+    std::shared_ptr<Device> const owner_;  ///< shared with the blocks that came back
     Device& device_;
     TorchPlace const place_;
     std::int64_t const min_value_bytes_;

@@ -25,18 +25,20 @@ constexpr std::int64_t kLeastNvmeBytes = 4096;
 constexpr std::int64_t kLeastHostBytes = 4096;
 
 /// Pinned memory between a device and NVMe: what is under way, and no saved tensor that is longer
-/// moves there. A choice, not a measurement yet.
+/// goes there. A choice, not a measurement yet.
 constexpr std::int64_t kStagingBytes = 512_MiB;
 
 /// What a device with memory of its own gets where the user names no place: values have to go
 /// somewhere, and locking memory takes time and takes it from others.
 std::int64_t default_host_bytes(SessionOptions const& options, HostLimits const& limits) {
-    std::int64_t left = limits.available_bytes;
-    if (limits.cgroup_limit_bytes != HostLimits::kUnlimited) {
-        left = std::min(left, limits.cgroup_limit_bytes - limits.cgroup_used_bytes);
-    }
     constexpr std::int64_t kDeviceBudgets = 4;
-    std::int64_t const bytes = std::min(left / 2, kDeviceBudgets * options.device_budget_bytes);
+    std::int64_t left = limits.available_bytes == HostLimits::kUnlimited
+                            ? kDeviceBudgets * options.device_budget_bytes
+                            : limits.available_bytes / 2;
+    if (limits.cgroup_limit_bytes != HostLimits::kUnlimited) {
+        left = std::min(left, (limits.cgroup_limit_bytes - limits.cgroup_used_bytes) / 2);
+    }
+    std::int64_t const bytes = std::min(left, kDeviceBudgets * options.device_budget_bytes);
     return std::max<std::int64_t>(bytes, 0);
 }
 
@@ -94,6 +96,10 @@ std::unique_ptr<Tier> open_nvme(SessionOptions const& options) {
 HostMemory open_staging(SessionOptions const& options, SessionDevice const& device) {
     if (options.nvme.empty() || device.device->is_host()) {
         return {};
+    }
+    Result<void> const fits = check_host_budget(kStagingBytes, read_host_limits());
+    if (!fits.ok()) {
+        throw BadOption("nvme", "staging between the device and NVMe: " + fits.error().message());
     }
     return value_or_throw(device.host_memory(kStagingBytes), "nvme");
 }

@@ -86,7 +86,10 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     loop.trace_file = options.trace_file;
     mover_options.measure = !options.trace_file.empty();
     if (nvme != nullptr && !device.device->is_host()) {
-        device.place.max_value_bytes = std::ssize(mover_options.staging.bytes());
+        loop.executor.nvme_value_bytes = std::ssize(mover_options.staging.bytes());
+        if (host == nullptr) {
+            device.place.max_value_bytes = loop.executor.nvme_value_bytes;
+        }
     }
     auto mover = std::make_unique<Mover>(
         device.device, std::move(host), std::move(nvme), std::move(mover_options)
@@ -116,7 +119,7 @@ TorchSession::TorchSession(
     std::int64_t min_value_bytes
 )
     : device_(std::move(device.device)),
-      registry_(*device_, device.place, min_value_bytes),
+      registry_(device_, device.place, min_value_bytes),
       loop_(std::make_unique<Loop>(std::move(options), device_, std::move(mover), registry_)) {
     registry_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
 }

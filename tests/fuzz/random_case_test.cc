@@ -144,6 +144,8 @@ ExecutorOptions random_options(Dice& dice, Trace const& trace) {
     options.device_bytes = dice.percent(4) ? 0 : peak_bytes * dice.in(30, 105) / 100;
     options.host_bytes = dice.percent(50) ? 0 : peak_bytes * dice.in(1, 120) / 100;
     options.nvme_bytes = dice.percent(15) ? 0 : peak_bytes * dice.in(5, 400) / 100;
+    options.nvme_value_bytes =
+        dice.percent(75) ? 0 : std::max<std::int64_t>(peak_bytes / dice.in(2, 40), 1);
     return options;
 }
 
