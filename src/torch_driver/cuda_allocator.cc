@@ -109,14 +109,6 @@ Result<void> limit_pool(
     return {};
 }
 
-bool cuda_is_built() {
-    return true;
-}
-
-int cuda_device_count() noexcept {
-    return c10::cuda::device_count();
-}
-
 Result<void> load_cuda_kernels() {
     std::string const path = torch_library_folder() + kKernels;
     // Torch registers its kernels with themselves when the library is loaded; it is never closed.

@@ -34,12 +34,6 @@ using AllocateThrough = void (*)(
     c10::function_ref<void*()> allocate
 );
 
-/// Whether this build has its CUDA part.
-[[nodiscard]] bool cuda_is_built();
-
-/// How many GPUs this process sees; 0 without a driver.
-[[nodiscard]] int cuda_device_count() noexcept;
-
 /// Loads libtorch_cuda, a gigabyte, so that torch has its CUDA kernels in a program that links
 /// libtorch_cpu only. At once where it is loaded already, as it is in Python.
 ///

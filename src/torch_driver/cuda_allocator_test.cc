@@ -264,23 +264,18 @@ TEST_F(CudaKernelsDeathTest, a_torch_that_looked_for_cuda_before_is_told_of) {
     EXPECT_EXIT(ask_and_load(), testing::ExitedWithCode(0), "torch looked for CUDA before");
 }
 
-TEST(CudaKernelsTest, this_build_has_cuda) {
-    EXPECT_TRUE(cuda_is_built());
-}
-
-TEST(CudaKernelsTest, without_a_driver_no_gpu_is_counted) {
-    int const count = cuda_device_count();
+TEST(CudaKernelsTest, without_a_gpu_no_pool_is_limited) {
+    int const count = c10::cuda::device_count();
     if (count > 0) {
         GTEST_SKIP() << "there are " << count << " GPUs";
     }
-    EXPECT_EQ(count, 0);
     Result<void> const limited = limit_cuda_pool(0, 4096);
     ASSERT_FALSE(limited.ok());
     EXPECT_EQ(limited.error().code, Errc::unsupported) << limited.error().message();
 }
 
 TEST(CudaKernelsTest, a_gpu_allocates_through_ours_and_keeps_to_the_limit) {
-    if (cuda_device_count() == 0) {
+    if (c10::cuda::device_count() == 0) {
         GTEST_SKIP() << "no GPU";
     }
     Result<void> const loaded = load_cuda_kernels();

@@ -11,6 +11,8 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/autograd/engine.h>
 
+#include <atomic>
+#include <cstdint>
 #include <mutex>
 #include <string_view>
 #include <type_traits>
@@ -25,14 +27,19 @@ using torch::autograd::SavedVariableHooks;
 
 Engine* previous = nullptr;  // the engine before ours: torch's own, or Python's
 
-/// A recorder on its way to other threads.
+/// A backward, and who records it, on their way to the threads that run it.
 struct Carried final : c10::DebugInfoBase {
-    explicit Carried(Recorder from) : recorder(std::move(from)) {}
+    Carried(Recorder from, Backward what) : recorder(std::move(from)), backward(std::move(what)) {}
     Recorder recorder;
+    Backward backward;
 };
 
-constexpr std::string_view kRecorderName = "SPILLWAY_RECORDER";
-auto const kRecorderKind = debug_info_kind<c10::DebugInfoKind>(&kRecorderName);
+constexpr std::string_view kCarriedName = "SPILLWAY_BACKWARD";
+auto const kCarriedKind = debug_info_kind<c10::DebugInfoKind>(&kCarriedName);
+
+Carried const* carried_here() {
+    return static_cast<Carried const*>(c10::ThreadLocalDebugInfo::get(kCarriedKind));
+}
 
 /// The calling thread's own recorder, or the one of the backward that it runs.
 Recorder const& recorder_here() {
@@ -40,8 +47,8 @@ Recorder const& recorder_here() {
     if (own.session != nullptr) {
         return own;
     }
-    auto const* const carried = c10::ThreadLocalDebugInfo::get(kRecorderKind);
-    return carried == nullptr ? own : static_cast<Carried const*>(carried)->recorder;
+    Carried const* const carried = carried_here();
+    return carried == nullptr ? own : carried->recorder;
 }
 
 template <typename Base, bool has_node_creation_hooks = HasNodeCreationHooks<Base>>
@@ -67,14 +74,12 @@ class DelegatingEngine final : public HandsOnNodeHooks<Engine> {
         bool accumulate_grad,
         torch::autograd::edge_list const& outputs
     ) override {
-        Recorder const& recorder = recorder_here();
-        if (recorder.session == nullptr) {
-            return previous->execute(
-                roots, inputs, keep_graph, create_graph, accumulate_grad, outputs
-            );
-        }
         // Debug info goes along to the threads that run this backward.
-        c10::DebugInfoGuard const along(kRecorderKind, std::make_shared<Carried>(recorder));
+        static std::atomic<std::int64_t> backwards{0};
+        Backward backward{roots, outputs, backwards.fetch_add(1)};
+        c10::DebugInfoGuard const along(
+            kCarriedKind, std::make_shared<Carried>(recorder_here(), std::move(backward))
+        );
         return previous->execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
     }
 
@@ -125,6 +130,11 @@ void install_engine() {
 Recorder& thread_recorder() {
     static thread_local Recorder recorder;
     return recorder;
+}
+
+Backward const* backward_here() {
+    Carried const* const carried = carried_here();
+    return carried == nullptr ? nullptr : &carried->backward;
 }
 
 std::size_t python_hook_depth() {

@@ -5,6 +5,8 @@
 // offers our saved-variable hooks while a session records on the calling thread.
 #pragma once
 
+#include "torch_driver/backward_order.h"
+
 #include <cstddef>
 #include <memory>
 
@@ -26,6 +28,9 @@ struct Recorder {
 
 /// The calling thread's recorder; empty when nothing records.
 [[nodiscard]] Recorder& thread_recorder();
+
+/// The backward that the calling thread runs a node of; null where it runs none.
+[[nodiscard]] Backward const* backward_here();
 
 /// How deep Python's stack of saved-tensor hooks is on this thread.
 [[nodiscard]] std::size_t python_hook_depth();

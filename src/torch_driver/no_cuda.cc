@@ -18,14 +18,6 @@ Error no_cuda() {
 
 }  // namespace
 
-bool cuda_is_built() {
-    return false;
-}
-
-int cuda_device_count() noexcept {
-    return 0;
-}
-
 Result<void> load_cuda_kernels() {
     return no_cuda();
 }

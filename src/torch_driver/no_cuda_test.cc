@@ -11,9 +11,7 @@
 namespace spillway {
 namespace {
 
-TEST(NoCudaTest, a_build_without_cuda_counts_no_gpu_and_says_why_in_one_line) {
-    EXPECT_FALSE(cuda_is_built());
-    EXPECT_EQ(cuda_device_count(), 0);
+TEST(NoCudaTest, a_build_without_cuda_says_so_in_one_line) {
     install_cuda_allocator(nullptr);
     for (Result<void> const& refused : {load_cuda_kernels(), limit_cuda_pool(0, 4096)}) {
         ASSERT_FALSE(refused.ok());

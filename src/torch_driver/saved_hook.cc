@@ -51,7 +51,7 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
     origin_ = origin_of(tensor);
     // The node that saves has just taken its number; a tensor of that node is its own output.
     is_output_ = origin_.node != nullptr && origin_.number + 1 == at::sequence_number::peek();
-    node_number_ = at::sequence_number::peek();
+    node_number_ = at::sequence_number::peek() - 1;
     session_->save(*this, tensor);
 }
 

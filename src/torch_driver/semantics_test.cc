@@ -12,12 +12,14 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <random>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 namespace spillway {
@@ -377,9 +379,45 @@ TEST(Semantics, any_plan_gives_the_plain_gradients) {
     }
 }
 
+std::string log_path() {
+    return std::filesystem::path(SPILLWAY_BINARY_DIR) /
+           ("semantics_test." + std::to_string(::getpid()) + ".events");
+}
+
+/// The values of each backward whose order was told, in that order.
+std::vector<std::vector<ValueId>> told_orders(std::string const& path) {
+    std::vector<std::vector<ValueId>> told;
+    std::ifstream stream(path);
+    for (std::string line; std::getline(stream, line);) {
+        Result<Event> const event = parse_event(line);
+        if (event.ok() && std::holds_alternative<BackwardOrder>(*event)) {
+            told.push_back(std::get<BackwardOrder>(*event).values);
+        }
+    }
+    return told;
+}
+
+TEST(Semantics, each_backward_tells_once_what_it_will_need_and_when) {
+    std::string const path = log_path();
+    {
+        Rig rig(values(12), {}, "online", path);
+        Tensor first = rig.record([] { return chain(leaf(70)).sum(); });
+        Tensor second = rig.record([] { return chain(leaf(71)).sum(); });
+        first.backward();
+        second.backward();
+    }
+    std::vector<std::vector<ValueId>> const told = told_orders(path);
+    std::filesystem::remove(path);
+    ASSERT_EQ(told.size(), 2U);
+    for (auto const& values : told) {
+        EXPECT_EQ(values.size(), 12U);
+        EXPECT_TRUE(std::is_sorted(values.rbegin(), values.rend())) << "last saved, first needed";
+    }
+    EXPECT_LT(told[0].front(), told[1].back()) << "the older graph ran first";
+}
+
 TEST(Semantics, a_real_runs_event_log_replays_to_the_same_commands) {
-    std::string const path = std::filesystem::path(SPILLWAY_BINARY_DIR) /
-                             ("semantics_test." + std::to_string(::getpid()) + ".events");
+    std::string const path = log_path();
     {
         Rig rig(values(12), {}, "online", path);
         for (int step = 0; step < 4; ++step) {

@@ -9,12 +9,8 @@
 #include "torch_driver/operator_name.h"
 #include "torch_driver/torch_version.h"
 
-#include <c10/core/AutogradState.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/graph_task.h>
 
-#include <exception>
 #include <utility>
 
 namespace spillway {
@@ -24,26 +20,6 @@ namespace {
 /// Below this a saved tensor costs more to move than it frees: one page of I/O each way and a
 /// transfer's bookkeeping. A choice, not a measurement yet.
 constexpr std::int64_t kMinValueBytes = 65536;
-
-/// The order in which the engine will run the nodes of the present backward, by sequence number.
-/// Empty when the engine does not tell.
-std::unordered_map<std::uint64_t, std::size_t> rank_of_nodes() {
-    std::unordered_map<std::uint64_t, std::size_t> rank;
-    auto& state = c10::AutogradState::get_tls_state();
-    bool const multithreading = state.get_multithreading_enabled();
-    state.set_multithreading_enabled(false);  // the engine tells only then
-    try {
-        for (torch::autograd::Node const* const node :
-             torch::autograd::get_current_graph_task_execution_order()) {
-            // A node takes its number just before it saves: peek() at pack is one more.
-            rank.emplace(node->sequence_nr() + 1, rank.size());
-        }
-    } catch (std::exception const&) {
-        rank.clear();  // an order is advice; without one, last saved is first needed
-    }
-    state.set_multithreading_enabled(multithreading);
-    return rank;
-}
 
 }  // namespace
 
@@ -141,14 +117,11 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
 
 /// Once a backward: tells the loop in which order values will be needed.
 void TorchSession::tell_backward_order() {
-    if (!device_->is_host()) {
-        return;  // other threads of this backward alter what the order is read from
-    }
-    int const task = torch::autograd::get_current_graph_task_id();
-    if (task == -1 || graph_task_.exchange(task) == task) {
+    Backward const* const backward = backward_here();
+    if (backward == nullptr || told_.exchange(backward->number) == backward->number) {
         return;
     }
-    std::vector<ValueId> order = registry_.in_order(rank_of_nodes());
+    std::vector<ValueId> order = registry_.in_order(rank_of_nodes(*backward));
     if (!order.empty()) {
         loop_->backward_order(std::move(order));
     }

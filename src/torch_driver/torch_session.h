@@ -75,7 +75,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     std::unique_ptr<Loop> loop_;
     std::atomic<std::int64_t> saved_tensors_{0};
     std::atomic<std::int64_t> passed_tensors_{0};
-    std::atomic<int> graph_task_{-1};  ///< the backward whose order was told
+    std::atomic<std::int64_t> told_{-1};  ///< the number of the backward whose order was told
 };
 
 }  // namespace spillway

@@ -26,6 +26,10 @@ std::size_t total_bytes(std::size_t size_bytes) {
 
 /// Where the first byte of [from, to) is that is not `byte`; `to` if there is none.
 std::byte const* other_than(std::byte const* from, std::byte const* to, std::byte byte) {
+    auto const count = static_cast<std::size_t>(to - from);
+    if (count > 0 && *from == byte && std::memcmp(from, from + 1, count - 1) == 0) {
+        return to;  // the common case, at full speed
+    }
     return std::find_if(from, to, [byte](std::byte b) { return b != byte; });
 }
 

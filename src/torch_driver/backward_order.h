@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The order in which torch's engine runs the nodes of a backward.
+#pragma once
+
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+
+namespace spillway {
+
+/// What the engine was asked to run. It keeps the graph alive.
+struct Backward {
+    torch::autograd::edge_list roots;
+    torch::autograd::edge_list outputs;  ///< empty: every leaf's gradient is wanted
+    std::int64_t number = 0;             ///< of the backwards of this process
+};
+
+/// The rank of each node that will run, by its sequence number: of those whose inputs are there the
+/// youngest runs first, as on one device. Where several devices or threads share a backward it is
+/// close to what they do.
+///
+/// Thread  any, also while the backward runs: edges stay as they are
+[[nodiscard]] std::unordered_map<std::uint64_t, std::size_t> rank_of_nodes(Backward const& backward
+);
+
+}  // namespace spillway
