@@ -8,6 +8,7 @@
 #include "torch_driver/torch_session.h"
 
 #include <ATen/SavedTensorHooks.h>
+#include <c10/util/ScopeExit.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/autograd/engine.h>
 
@@ -27,28 +28,51 @@ using torch::autograd::SavedVariableHooks;
 
 Engine* previous = nullptr;  // the engine before ours: torch's own, or Python's
 
-/// A backward, and who records it, on their way to the threads that run it.
-struct Carried final : c10::DebugInfoBase {
-    Carried(Recorder from, Backward what) : recorder(std::move(from)), backward(std::move(what)) {}
+/// A backward, and who records it.
+struct Running {
     Recorder recorder;
     Backward backward;
+};
+
+/// It on its way to the threads that run it. Those let go of this some time after the backward has
+/// returned, so graph and session are dropped before.
+class Carried final : public c10::DebugInfoBase {
+  public:
+    explicit Carried(Running running) : running_(std::make_shared<Running>(std::move(running))) {}
+
+    [[nodiscard]] std::shared_ptr<Running const> running() const {
+        std::lock_guard const lock(mutex_);
+        return running_;
+    }
+    void end() {
+        std::shared_ptr<Running const>
+            going;  // outside the lock: freeing a graph runs foreign code
+        std::lock_guard const lock(mutex_);
+        going.swap(running_);
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::shared_ptr<Running const> running_;
 };
 
 constexpr std::string_view kCarriedName = "SPILLWAY_BACKWARD";
 auto const kCarriedKind = debug_info_kind<c10::DebugInfoKind>(&kCarriedName);
 
-Carried const* carried_here() {
-    return static_cast<Carried const*>(c10::ThreadLocalDebugInfo::get(kCarriedKind));
+/// What the calling thread runs a node of; null where it runs none.
+std::shared_ptr<Running const> running_here() {
+    auto const* const carried =
+        static_cast<Carried const*>(c10::ThreadLocalDebugInfo::get(kCarriedKind));
+    return carried == nullptr ? nullptr : carried->running();
 }
 
 /// The calling thread's own recorder, or the one of the backward that it runs.
-Recorder const& recorder_here() {
-    Recorder const& own = thread_recorder();
-    if (own.session != nullptr) {
-        return own;
+Recorder recorder_here() {
+    if (thread_recorder().session != nullptr) {
+        return thread_recorder();
     }
-    Carried const* const carried = carried_here();
-    return carried == nullptr ? own : carried->recorder;
+    std::shared_ptr<Running const> const running = running_here();
+    return running == nullptr ? Recorder{} : running->recorder;
 }
 
 template <typename Base, bool has_node_creation_hooks = HasNodeCreationHooks<Base>>
@@ -77,9 +101,10 @@ class DelegatingEngine final : public HandsOnNodeHooks<Engine> {
         // Debug info goes along to the threads that run this backward.
         static std::atomic<std::int64_t> backwards{0};
         Backward backward{roots, outputs, backwards.fetch_add(1)};
-        c10::DebugInfoGuard const along(
-            kCarriedKind, std::make_shared<Carried>(recorder_here(), std::move(backward))
-        );
+        auto const carried =
+            std::make_shared<Carried>(Running{recorder_here(), std::move(backward)});
+        c10::DebugInfoGuard const along(kCarriedKind, carried);
+        auto const end = c10::make_scope_exit([&] { carried->end(); });
         return previous->execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
     }
 
@@ -96,14 +121,21 @@ class DelegatingEngine final : public HandsOnNodeHooks<Engine> {
     }
 
     std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
-        Recorder const& recorder = recorder_here();
+        if (thread_recorder().session != nullptr) {
+            return hooks_of(thread_recorder());  // without a copy: this is asked at each save
+        }
+        std::shared_ptr<Running const> const running = running_here();
+        return hooks_of(running == nullptr ? thread_recorder() : running->recorder);
+    }
+
+  private:
+    static std::unique_ptr<SavedVariableHooks> hooks_of(Recorder const& recorder) {
         if (recorder.session == nullptr || !ours_to_save(recorder)) {
             return previous->get_default_saved_variable_hooks();
         }
         return std::make_unique<SavedHook>(recorder.session);
     }
 
-  private:
     /// Not while tracing, and not under hooks that Python pushed after us (checkpoint does).
     static bool ours_to_save(Recorder const& recorder) {
         auto const& python = at::SavedTensorDefaultHooks::get_tls_state();
@@ -132,9 +164,10 @@ Recorder& thread_recorder() {
     return recorder;
 }
 
-Backward const* backward_here() {
-    Carried const* const carried = carried_here();
-    return carried == nullptr ? nullptr : &carried->backward;
+std::shared_ptr<Backward const> backward_here() {
+    std::shared_ptr<Running const> const running = running_here();
+    return running == nullptr ? nullptr
+                              : std::shared_ptr<Backward const>(running, &running->backward);
 }
 
 std::size_t python_hook_depth() {

@@ -30,7 +30,7 @@ struct Recorder {
 [[nodiscard]] Recorder& thread_recorder();
 
 /// The backward that the calling thread runs a node of; null where it runs none.
-[[nodiscard]] Backward const* backward_here();
+[[nodiscard]] std::shared_ptr<Backward const> backward_here();
 
 /// How deep Python's stack of saved-tensor hooks is on this thread.
 [[nodiscard]] std::size_t python_hook_depth();

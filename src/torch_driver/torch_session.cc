@@ -117,7 +117,7 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
 
 /// Once a backward: tells the loop in which order values will be needed.
 void TorchSession::tell_backward_order() {
-    Backward const* const backward = backward_here();
+    std::shared_ptr<Backward const> const backward = backward_here();
     if (backward == nullptr || told_.exchange(backward->number) == backward->number) {
         return;
     }
