@@ -80,6 +80,7 @@ class Executor::Impl {
     [[nodiscard]] std::int64_t store_and_drop(std::int64_t missing_bytes, bool last_resort);
     void release_block(Value const& value);
     void end_orphan(ValueId id, Value& value);
+    [[nodiscard]] std::string why_full();
     void refuse(Short const& event, std::int64_t freed_bytes);
     void store_failed(ValueId id, Value& value, Failed const& event);
     void a_load_ended(CommandId fence, Flight const& flight, bool well);

@@ -28,13 +28,15 @@ class Ledger {
     /// Grants `size_bytes` of `pool` for one value, or says no.
     [[nodiscard]] bool take(Pool pool, std::int64_t size_bytes) {
         std::int64_t& used = used_bytes_[at(pool)];
-        std::int64_t const largest = largest_bytes_[at(pool)];
-        if (used + size_bytes > capacity_bytes_[at(pool)] ||
-            (largest > 0 && size_bytes > largest)) {
+        if (used + size_bytes > capacity_bytes_[at(pool)] || is_too_large(pool, size_bytes)) {
             return false;
         }
         used += size_bytes;
         return true;
+    }
+    /// A value of `size_bytes` may never go to `pool`, however much is left there.
+    [[nodiscard]] bool is_too_large(Pool pool, std::int64_t size_bytes) const {
+        return largest_bytes_[at(pool)] > 0 && size_bytes > largest_bytes_[at(pool)];
     }
     void give(Pool pool, std::int64_t size_bytes) {
         used_bytes_[at(pool)] -= size_bytes;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string>
 
 namespace spillway {
@@ -53,11 +54,19 @@ void Executor::Impl::store_ahead() {
         return;
     }
     std::int64_t const target = store_ahead_bytes();
+    std::size_t passed_over = 0;
     while (floor_.now_bytes() + values_.held_bytes() - values_.droppable_bytes() > target &&
-           !values_.storable().empty()) {
-        if (!start_store(values_.storable().rbegin()->second, false)) {
-            return;
+           passed_over < values_.storable().size()) {
+        auto const at =
+            std::next(values_.storable().rbegin(), static_cast<std::ptrdiff_t>(passed_over));
+        ValueId const id = at->second;
+        if (start_store(id, false)) {
+            continue;
         }
+        if (!ledger_.is_too_large(Pool::nvme, values_.find(id)->size_bytes)) {
+            return;  // what is full is full for smaller ones, too, or nearly
+        }
+        ++passed_over;
     }
 }
 
@@ -248,6 +257,24 @@ std::int64_t Executor::Impl::store_and_drop(std::int64_t missing_bytes, bool las
     return freed;
 }
 
+/// Why values that could leave cannot.
+std::string Executor::Impl::why_full() {
+    if (!ledger_.exists(Pool::nvme)) {
+        return "the host budget is full";
+    }
+    auto const is_long = [this](auto const& entry) {
+        return ledger_.is_too_large(Pool::nvme, values_.find(entry.second)->size_bytes);
+    };
+    auto const all_are = [&](auto const& entries) {
+        return std::all_of(entries.begin(), entries.end(), is_long);
+    };
+    if (all_are(values_.storable()) && all_are(values_.last_resort())) {
+        return "the host budget is full, and what is left is too long for NVMe";
+    }
+    return ledger_.exists(Pool::host) ? "the host and NVMe budgets are full"
+                                      : "the NVMe budget is full";
+}
+
 /// Nothing eligible is left: the reply is one `raise`, and what was started for room stays done.
 void Executor::Impl::refuse(Short const& event, std::int64_t freed_bytes) {
     // Whole pages: a limit is rounded down to them, and what is told here may become one.
@@ -259,9 +286,7 @@ void Executor::Impl::refuse(Short const& event, std::int64_t freed_bytes) {
     } else if (!ledger_.exists(Pool::host) && !ledger_.exists(Pool::nvme)) {
         reason = "there is no host or NVMe budget to move anything to";
     } else if (!values_.storable().empty() || !values_.last_resort().empty()) {
-        reason = !ledger_.exists(Pool::nvme)   ? "the host budget is full"
-                 : !ledger_.exists(Pool::host) ? "the NVMe budget is full"
-                                               : "the host and NVMe budgets are full";
+        reason = why_full();
     } else {
         reason = "nothing else can leave (" + format_size(values_.held_bytes()) +
                  " are saved tensors that something else still holds)";

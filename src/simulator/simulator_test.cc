@@ -143,6 +143,10 @@ TEST(Simulator, what_is_too_large_for_nvme_goes_to_the_host_or_stays) {
     SimulationResult const host = run(chain(8, 1000), options);
     EXPECT_EQ(host.peak_bytes[2], 0);
     EXPECT_EQ(host.peak_bytes[1], 2000);
+    EXPECT_NE(
+        host.refusal.find("the host budget is full, and what is left is too long for NVMe"),
+        std::string::npos
+    ) << host.refusal;
     options.nvme_value_bytes = 1000;
     SimulationResult const both = run(chain(8, 1000), options);
     EXPECT_TRUE(both.ok) << both.refusal;

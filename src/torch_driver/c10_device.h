@@ -49,6 +49,10 @@ class C10Device : public Device {
     /// Fails   as map_host_memory
     [[nodiscard]] virtual Result<HostMemory> host_memory(std::int64_t size_bytes);
 
+    /// What holds torch's own pool to the limit, for as long as it lives; null where nothing does.
+    /// Handed over once: a session ends before the last block of its device.
+    [[nodiscard]] virtual std::shared_ptr<void> take_pool_limit() { return nullptr; }
+
     [[nodiscard]] bool is_host() const override { return false; }
     [[nodiscard]] void* try_allocate(std::int64_t size_bytes, StreamId stream) noexcept override;
     void free(void* block) noexcept override;

@@ -74,13 +74,13 @@ void* RoomMakingCudaAllocator::raw_alloc_with_stream(std::size_t size, cudaStrea
 }
 
 void RoomMakingCudaAllocator::recordStream(c10::DataPtr const& data, c10::Stream stream) {
-    if (!add_user(data, {stream.id()})) {
+    if (!add_user(data, stream)) {
         behind_->recordStream(data, stream);
     }
 }
 
 void RoomMakingCudaAllocator::recordStream(c10::DataPtr const& data, c10::cuda::CUDAStream stream) {
-    if (!add_user(data, {stream.id()})) {
+    if (!add_user(data, stream.unwrap())) {
         behind_->recordStream(data, stream);
     }
 }

@@ -145,7 +145,8 @@ TEST_F(CudaAllocatorTest, a_block_that_came_back_keeps_its_users_itself) {
     std::shared_ptr<CpuDevice> const device = CpuDevice::open({.limit_bytes = 1 << 20}).value();
     void* const memory = device->try_allocate(4096, {});
     {
-        c10::DataPtr const back = restored_block(device, stream.device(), memory, {7});
+        c10::Stream const own(c10::Stream::UNSAFE, stream.device(), 7);
+        c10::DataPtr const back = restored_block(device, memory, own);
         ours_.recordStream(back, stream);
         ours_.recordStream(back, same);
         EXPECT_EQ(back.get(), memory);

@@ -18,33 +18,49 @@
 #include <array>
 #include <atomic>
 #include <exception>
+#include <memory>
 #include <string>
+#include <utility>
 
 namespace spillway {
 
 namespace {
 
-class CudaDevice;
+/// Holds torch's pool of a GPU to a limit. A session that is closed lifts its own only.
+class PoolLimit {
+  public:
+    explicit PoolLimit(c10::Device where) : where_(where) { holder() = this; }
+    PoolLimit(PoolLimit const&) = delete;
+    PoolLimit& operator=(PoolLimit const&) = delete;
+    ~PoolLimit() {
+        PoolLimit const* self = this;
+        if (holder().compare_exchange_strong(self, nullptr)) {
+            try {
+                (void)limit_cuda_pool(where_.index(), 0);
+            } catch (std::exception const&) {  // the GPU has failed, which torch's next call says
+            }
+        }
+    }
 
-/// Whose limit torch's pool of a GPU has: a session that is closed lifts its own only.
-std::atomic<CudaDevice const*>& limit_of(c10::Device where) {
-    static std::array<std::atomic<CudaDevice const*>, C10_COMPILE_TIME_MAX_GPUS> owners{};
-    return owners.at(static_cast<std::size_t>(where.index()));
-}
+  private:
+    [[nodiscard]] std::atomic<PoolLimit const*>& holder() const {
+        static std::array<std::atomic<PoolLimit const*>, C10_COMPILE_TIME_MAX_GPUS> holders{};
+        return holders.at(static_cast<std::size_t>(where_.index()));
+    }
+
+    c10::Device const where_;
+};
 
 class CudaDevice final : public C10Device {
   public:
     using C10Device::C10Device;
 
-    ~CudaDevice() override {
-        CudaDevice const* self = this;
-        if (limit_of(where()).compare_exchange_strong(self, nullptr)) {
-            try {
-                (void)limit_cuda_pool(where().index(), 0);
-            } catch (std::exception const&) {  // the GPU has failed, which torch's next call says
-            }
-        }
+    /// Fails   as limit_cuda_pool
+    Result<void> limit_pool() {
+        pool_limit_ = std::make_shared<PoolLimit>(where());
+        return limit_cuda_pool(where().index(), limit_bytes());
     }
+    std::shared_ptr<void> take_pool_limit() override { return std::exchange(pool_limit_, nullptr); }
 
     /// Exact: what is mapped is what is locked.
     Result<HostMemory> host_memory(std::int64_t size_bytes) override {
@@ -70,6 +86,9 @@ class CudaDevice final : public C10Device {
         );
         return checked(status, "a copy between device and host", where().str());
     }
+
+  private:
+    std::shared_ptr<PoolLimit> pool_limit_;
 };
 
 }  // namespace
@@ -83,8 +102,7 @@ Result<std::shared_ptr<C10Device>> open_cuda_device(c10::Device where, std::int6
         at::globalContext().lazyInitDevice(c10::kCUDA);
         c10::DeviceAllocator& allocator = *install_device_allocator(c10::kCUDA);
         auto device = std::make_shared<CudaDevice>(where, allocator, limit_bytes);
-        limit_of(where) = device.get();
-        Result<void> const limited = limit_cuda_pool(where.index(), limit_bytes);
+        Result<void> const limited = device->limit_pool();
         if (!limited.ok()) {
             return limited.error();
         }

@@ -95,7 +95,7 @@ class ForwardingDeviceAllocator final : public c10::DeviceAllocator {
     bool initialized() override { return inner_.initialized(); }
     void emptyCache(c10::MempoolId_t pool) override { inner_.emptyCache(pool); }
     void recordStream(c10::DataPtr const& block, c10::Stream stream) override {
-        if (!add_user(block, {stream.id()})) {
+        if (!add_user(block, stream)) {
             inner_.recordStream(block, stream);
         }
     }

@@ -75,7 +75,24 @@ bool Registry::may_move(at::Tensor const& tensor, c10::StorageImpl const& storag
     bool const is_whole = data.get_deleter() == place_.free_block || is_restored(data);
     return tensor.key_set() == plain_keys_ && storage.device() == place_.device &&
            size_bytes >= min_value_bytes_ && size_bytes <= place_.max_value_bytes && is_whole &&
-           device_.owns(data.get()) && owned_.count(const_cast<c10::StorageImpl*>(&storage)) == 0;
+           device_.owns(data.get()) && stream_is_known(data.get()) &&
+           owned_.count(const_cast<c10::StorageImpl*>(&storage)) == 0;
+}
+
+/// Where streams order, a block whose stream nobody knows (allocated before the session) stays.
+bool Registry::stream_is_known(void const* block) const {
+    return device_.is_host() || device_.stream_of(block).valid();
+}
+
+/// Where the storage came back, its end waits for the current stream.
+void Registry::add_user_here(c10::StorageImpl const& storage) const {
+    if (!device_.is_host()) {
+        add_user(storage.data_ptr(), stream_of_torch(device_.current_stream()));
+    }
+}
+
+c10::Stream Registry::stream_of_torch(StreamId stream) const {
+    return c10::Stream(c10::Stream::UNSAFE, place_.device, stream.number);
 }
 
 /// Called with the mutex held.
@@ -103,6 +120,7 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh&
     if (!may_move(tensor, *storage)) {
         return Filed::passed;
     }
+    add_user_here(*storage);
     auto const [known, is_new] = value_of_.try_emplace(storage, ValueId{next_value_});
     if (!is_new) {
         SavedValue& entry = entries_.at(known->second);
@@ -124,9 +142,9 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh&
     hook.filed_->storage_bytes = storage->nbytes();
     hook.filed_->size_bytes = fresh.size_bytes;
     hook.filed_->user = device_.current_stream();
-    if (StreamId const own = device_.stream_of(storage->data()); own.valid()) {
-        add_stream(*hook.filed_, own);
-    }
+    StreamId const home = device_.stream_of(storage->data());
+    hook.filed_->home = home.valid() ? home : hook.filed_->user;
+    add_stream(*hook.filed_, hook.filed_->home);
     add_stream(*hook.filed_, hook.filed_->user);
     not_sole_.push_back(hook.value_);
     if (not_sole_.size() > 2 * entries_.size() + 64) {  // nobody asked for long
@@ -223,7 +241,7 @@ void Registry::handed_out(ValueId value, at::Tensor const& tensor) {
     auto const entry = entries_.find(value);
     if (!device_.is_host() && entry != entries_.end()) {
         add_stream(entry->second, device_.current_stream());
-        add_user(tensor.storage().data_ptr(), device_.current_stream());
+        add_user_here(*tensor.storage().unsafeGetStorageImpl());
     }
     if (std::find(not_sole_.begin(), not_sole_.end(), value) == not_sole_.end()) {
         not_sole_.push_back(value);
@@ -237,6 +255,9 @@ void Registry::used_now(ValueId value) {
     std::lock_guard const lock(mutex_);
     if (auto const entry = entries_.find(value); entry != entries_.end()) {
         add_stream(entry->second, device_.current_stream());
+        if (entry->second.storage != nullptr) {
+            add_user_here(*entry->second.storage);
+        }
     }
 }
 
@@ -318,12 +339,15 @@ void Registry::drop(ValueId value) {
     unlink_storage(value, at->second);
 }
 
-/// What a storage holds that comes back for `user`. Called with the mutex held.
-c10::DataPtr Registry::block_of(void* memory, StreamId user) const {
+/// What a storage holds that comes back for `user`. A program may use it on the stream that had it
+/// first, `home`, as that is where plain training frees it.
+c10::DataPtr Registry::block_of(void* memory, StreamId user, StreamId home) const {
     if (device_.is_host()) {
         return {memory, memory, place_.free_block, place_.device};
     }
-    return restored_block(owner_, place_.device, memory, user);
+    c10::DataPtr data = restored_block(owner_, memory, stream_of_torch(user));
+    add_user(data, stream_of_torch(home));
+    return data;
 }
 
 void Registry::bind(ValueId value, void* memory) {
@@ -331,11 +355,12 @@ void Registry::bind(ValueId value, void* memory) {
     std::lock_guard const lock(mutex_);
     auto const at = entries_.find(value);
     if (at == entries_.end()) {
-        data = block_of(memory, device_.stream_of(memory));
+        StreamId const own = device_.stream_of(memory);
+        data = block_of(memory, own, own);
         return;
     }
     SavedValue& entry = at->second;
-    data = block_of(memory, entry.user);
+    data = block_of(memory, entry.user, entry.home);
     c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
         c10::StorageImpl::use_byte_size_t(), entry.storage_bytes, std::move(data), nullptr, false
     ));

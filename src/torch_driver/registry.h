@@ -39,6 +39,7 @@ struct SavedValue {
     std::int64_t size_bytes = 0;    ///< as the device rounded
     /// That may use the bytes: first the one that they were allocated on, then those that saved.
     c10::SmallVector<StreamId, 2> streams;
+    StreamId home;  ///< the stream that its first block was allocated on
     StreamId user;  ///< the stream that saved it first, and will ask for it
 };
 
@@ -112,7 +113,10 @@ class Registry final : public Driver {
     [[nodiscard]] bool is_sole(SavedValue const& entry) const;
     void unlink_storage(ValueId value, SavedValue& entry);
 
-    [[nodiscard]] c10::DataPtr block_of(void* memory, StreamId user) const;
+    [[nodiscard]] bool stream_is_known(void const* block) const;
+    void add_user_here(c10::StorageImpl const& storage) const;
+    [[nodiscard]] c10::Stream stream_of_torch(StreamId stream) const;
+    [[nodiscard]] c10::DataPtr block_of(void* memory, StreamId user, StreamId home) const;
     void add_stream(SavedValue& entry, StreamId stream) const;
     void order_users(SavedValue& entry);
 

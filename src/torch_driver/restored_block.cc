@@ -5,9 +5,11 @@
 
 #include "base/rules.h"
 
+#include <c10/core/Event.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
 #include <utility>
 
@@ -18,45 +20,50 @@ namespace {
 struct RestoredBlock {
     std::shared_ptr<Device> device;
     void* memory = nullptr;
-    StreamId own;
+    c10::Stream own;
     std::mutex mutex{};
-    c10::SmallVector<StreamId, 2> users{};  ///< beside `own`
+    c10::SmallVector<c10::Stream, 2> users{};  ///< beside `own`
 };
+
+void order(c10::Stream const& earlier, c10::Stream const& later) {
+    try {
+        c10::Event event(earlier.device_type());
+        event.record(earlier);
+        event.block(later);
+    } catch (std::exception const&) {  // the device has failed, which torch's next call says
+    }
+}
 
 void free_restored(void* context) {
     std::unique_ptr<RestoredBlock> const block(static_cast<RestoredBlock*>(context));
-    Device& device = *block->device;
-    for (StreamId const user : block->users) {
+    for (c10::Stream const& user : block->users) {
         if (keeps(Rule::free_waits_for_every_user)) {
-            device.wait(block->own, device.record(user));
+            order(user, block->own);
         }
     }
-    device.free(block->memory);
+    block->device->free(block->memory);
 }
 
 }  // namespace
 
-c10::DataPtr restored_block(
-    std::shared_ptr<Device> device, c10::Device where, void* memory, StreamId own
-) {
+c10::DataPtr restored_block(std::shared_ptr<Device> device, void* memory, c10::Stream own) {
     auto* const block = new RestoredBlock{std::move(device), memory, own};
-    return {memory, block, &free_restored, where};
+    return {memory, block, &free_restored, own.device()};
 }
 
 bool is_restored(c10::DataPtr const& data) {
     return data.get_deleter() == &free_restored;
 }
 
-bool add_user(c10::DataPtr const& data, StreamId stream) {
+bool add_user(c10::DataPtr const& data, c10::Stream stream) {
     if (!is_restored(data)) {
         return false;
     }
     auto& block = *static_cast<RestoredBlock*>(data.get_context());
     std::lock_guard const lock(block.mutex);
-    bool const is_known =
-        std::find(block.users.begin(), block.users.end(), stream) != block.users.end();
-    if (stream != block.own && !is_known) {
-        block.users.push_back(stream);
+    auto& users = block.users;
+    if (stream != block.own && std::find(users.begin(), users.end(), stream) == users.end()) {
+        users.push_back(stream);
     }
     return true;
 }

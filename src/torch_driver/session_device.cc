@@ -56,9 +56,10 @@ SessionDevice open_session_device(SessionOptions const& options) {
     std::shared_ptr<C10Device> device =
         value_or_throw(open_c10_device(options.device, options.device_budget_bytes), "device");
     TorchPlace const place{.device = device->where(), .free_block = device->deleter()};
-    return {device, place, [device](std::int64_t size_bytes) {
-                return device->host_memory(size_bytes);
-            }};
+    auto host_memory = [device](std::int64_t size_bytes) {
+        return device->host_memory(size_bytes);
+    };
+    return {device, place, host_memory, device->take_pool_limit()};
 }
 
 std::unique_ptr<Tier> open_host(SessionOptions const& options, SessionDevice const& device) {

@@ -31,6 +31,8 @@ struct SessionDevice {
     TorchPlace place;
     /// Memory that the device copies to and from.
     std::function<Result<HostMemory>(std::int64_t size_bytes)> host_memory;
+    /// For as long as the session lives, see C10Device.
+    std::shared_ptr<void> pool_limit = nullptr;
 };
 
 /// Opens what `options` name.

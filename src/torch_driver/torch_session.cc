@@ -95,6 +95,7 @@ TorchSession::TorchSession(
     std::int64_t min_value_bytes
 )
     : device_(std::move(device.device)),
+      pool_limit_(std::move(device.pool_limit)),
       registry_(device_, device.place, min_value_bytes),
       loop_(std::make_unique<Loop>(std::move(options), device_, std::move(mover), registry_)) {
     registry_.on_dropped = [this](ValueId value) { loop_->dropped(value); };

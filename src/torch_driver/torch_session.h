@@ -71,6 +71,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     void tell_backward_order();
 
     std::shared_ptr<Device> device_;
+    std::shared_ptr<void> const pool_limit_;
     Registry registry_;
     std::unique_ptr<Loop> loop_;
     std::atomic<std::int64_t> saved_tensors_{0};

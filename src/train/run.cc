@@ -237,15 +237,20 @@ class Run {
             return options_.nvme.empty() ? "--policy online with --nvme FOLDER would make room"
                                          : "--policy online would make room";
         }
-        std::optional<Report> const report = budget_.report();
-        bool const has_host = report && report->host_requested_bytes > 0;
+        bool const has_host =
+            options_.host_budget_bytes > 0 || (!prepared_.device.is_cpu() && options_.nvme.empty());
         if (options_.nvme.empty() && !has_host) {
             return "--nvme FOLDER would make room";
         }
         std::string flags = "a larger --device-budget";
-        if (what.find("full") != std::string::npos) {
-            flags += has_host ? ", a larger --host-budget" : "";
-            flags += options_.nvme.empty() ? ", --nvme FOLDER" : ", a larger --nvme-budget";
+        auto const says = [&](char const* words) { return what.find(words) != std::string::npos; };
+        bool const all_full = says("host and NVMe budgets are full");
+        if (all_full || says("host budget is full")) {
+            flags += ", a larger --host-budget";
+            flags += options_.nvme.empty() ? ", --nvme FOLDER" : "";
+        }
+        if (all_full || says("NVMe budget is full")) {
+            flags += ", a larger --nvme-budget";
         }
         return flags + " or a smaller --batch would make it fit";
     }
