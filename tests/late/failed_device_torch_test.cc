@@ -20,13 +20,15 @@ namespace {
 
 /// Where values go, and who carries them there.
 struct Way {
+    bool host = false;
     bool staged = false;
     bool own_thread = false;
 };
-constexpr Way kWays[] = {{false, false}, {true, false}, {true, true}};
+constexpr Way kWays[] = {{.host = true}, {.staged = true}, {.staged = true, .own_thread = true}};
 
 std::string name_of(Way way) {
-    return std::string(way.staged ? "staged" : "host") + (way.own_thread ? ", own thread" : "");
+    return std::string(way.host ? "host" : "") + (way.staged ? " staged" : "") +
+           (way.own_thread ? " own thread" : "");
 }
 
 /// Refuses one copy each way, by its number, or from some time on all.
@@ -43,6 +45,7 @@ class BadCopies final : public C10Device {
 
     void refuse_all() { refuses_all_ = true; }
     [[nodiscard]] int refused() const { return refused_; }
+    [[nodiscard]] int copied_out() const { return copied_out_; }
 
     Result<void> copy(void* to, void const* from, std::int64_t size_bytes, StreamId stream)
         override {
@@ -51,6 +54,7 @@ class BadCopies final : public C10Device {
             ++refused_;
             return Error{Errc::io, "the copy engine is on strike", "late:0"};
         }
+        copied_out_ += stream == copy_out_stream() ? 1 : 0;
         return C10Device::copy(to, from, size_bytes, stream);
     }
 
@@ -59,6 +63,7 @@ class BadCopies final : public C10Device {
     std::atomic<std::int64_t> bad_in_;
     std::atomic<bool> refuses_all_ = false;
     std::atomic<int> refused_ = 0;
+    std::atomic<int> copied_out_ = 0;
 };
 
 constexpr std::int64_t kNever = 1 << 20;
@@ -83,7 +88,8 @@ std::shared_ptr<TorchSession> open_over(std::shared_ptr<BadCopies> const& device
     if (way.staged) {
         mover.staging = device->host_memory(values(4)).value();
         nvme = std::make_unique<MemoryTier>(values(1024));
-    } else {
+    }
+    if (way.host) {
         host = HostTier::open(device->host_memory(values(1024)).value());
     }
     return TorchSession::open_on(
@@ -100,9 +106,21 @@ TEST(FailedDevices, a_copy_out_that_fails_leaves_its_value_where_it_was) {
     for (Way const way : kWays) {
         SCOPED_TRACE(name_of(way) + ", copy " + std::to_string(bad));
         auto const device = bad_copies(bad++, kNever, kRoomyValues);
-        expect_steps_like_plain(open_over(device, way), 80, 2);
+        auto const session = open_over(device, way);
+        expect_steps_like_plain(session, 80, 2);
         EXPECT_EQ(device->refused(), 1);
+        late::wait_idle();
+        session->loop().settle();
+        EXPECT_EQ(session->report().copy_out_bytes, values(device->copied_out()));
     }
+}
+
+TEST(FailedDevices, a_value_whose_copy_to_the_host_fails_leaves_for_the_next_tier) {
+    auto const device = bad_copies(1, kNever);
+    auto const session = open_over(device, {.host = true, .staged = true, .own_thread = true});
+    expect_steps_like_plain(session, 83, 2);
+    EXPECT_EQ(device->refused(), 1);
+    EXPECT_GT(session->report().nvme_stored_bytes, values(6));
 }
 
 TEST(FailedDevices, a_copy_in_that_fails_stops_backward_and_names_the_tensor) {
@@ -193,7 +211,9 @@ TEST(FailedDevices, a_device_that_fails_in_mid_step_ends_no_session_and_no_threa
     int times_said = 0;
     for (bool const staged : {false, true}) {
         for (When const when : {When::in_forward, When::before_backward, When::in_backward}) {
-            SCOPED_TRACE(name_of({staged, true}) + ", " + std::to_string(static_cast<int>(when)));
+            SCOPED_TRACE(
+                name_of({!staged, staged, true}) + ", " + std::to_string(static_cast<int>(when))
+            );
             auto tier = std::make_unique<FaultyTier>(std::make_unique<MemoryTier>(values(1024)));
             tier->set_delay_ms(1);
             times_said += fail_in_mid_step(
