@@ -97,10 +97,14 @@ void* C10Device::try_on(std::int64_t size_bytes, StreamId on, c10::function_ref<
     }
 }
 
+Error C10Device::refusal(std::exception const& failure) const {
+    std::string const why = failure.what();
+    return {Errc::io, why.substr(0, why.find('\n')), where_.str()};
+}
+
 /// What the device refuses here it refuses to torch, too, whose next call raises it.
 void C10Device::has_failed(std::exception const& failure) const {
-    std::string const why = failure.what();
-    say_once(where_.str() + " has failed: " + why.substr(0, why.find('\n')));
+    say_once(where_.str() + " has failed: " + refusal(failure).what);
 }
 
 void* C10Device::try_allocate(std::int64_t size_bytes, StreamId on) noexcept {
@@ -232,7 +236,6 @@ Result<void> C10Device::copy(void* to, void const* from, std::int64_t size_bytes
     // Copies are no operators of the program: neither autograd nor a mode of Python's sees them.
     at::AutoDispatchBelowADInplaceOrView const below_autograd;
     c10::impl::ExcludeDispatchKeyGuard const below_python(c10::python_ks);
-    c10::StreamGuard const guard(stream(on));
     bool const is_store = on == copy_out_stream();
     auto const tensor = [&](void* bytes, bool is_host) {
         c10::Device const place = is_host ? c10::Device(c10::kCPU) : where_;
@@ -242,11 +245,11 @@ Result<void> C10Device::copy(void* to, void const* from, std::int64_t size_bytes
             .make_tensor();
     };
     try {
+        c10::StreamGuard const guard(stream(on));  // of the device, too, which a failed one refuses
         tensor(to, is_store).copy_(tensor(const_cast<void*>(from), !is_store), true);
         return {};
     } catch (std::exception const& failure) {
-        std::string const why = failure.what();
-        return Error{Errc::io, why.substr(0, why.find('\n')), where_.str()};
+        return refusal(failure);
     }
 }
 

@@ -88,6 +88,8 @@ class C10Device : public Device {
     [[nodiscard]] c10::Stream stream(StreamId id) const {
         return c10::Stream(c10::Stream::UNSAFE, where_, id.number);
     }
+    /// Torch's first line: what the device refused.
+    [[nodiscard]] Error refusal(std::exception const& failure) const;
 
   private:
     struct Block {

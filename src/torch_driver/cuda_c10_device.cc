@@ -76,15 +76,19 @@ class CudaDevice final : public C10Device {
     }
 
     Result<void> copy(void* to, void const* from, std::int64_t size_bytes, StreamId on) override {
-        c10::cuda::CUDAGuard const guard(where());
-        cudaError_t const status = cudaMemcpyAsync(
-            to,
-            from,
-            static_cast<std::size_t>(size_bytes),
-            cudaMemcpyDefault,
-            c10::cuda::CUDAStream(stream(on)).stream()
-        );
-        return checked(status, "a copy between device and host", where().str());
+        try {
+            c10::cuda::CUDAGuard const guard(where());  // which a GPU that has failed refuses
+            cudaError_t const status = cudaMemcpyAsync(
+                to,
+                from,
+                static_cast<std::size_t>(size_bytes),
+                cudaMemcpyDefault,
+                c10::cuda::CUDAStream(stream(on)).stream()
+            );
+            return checked(status, "a copy between device and host", where().str());
+        } catch (std::exception const& failure) {
+            return refusal(failure);
+        }
     }
 
   private:

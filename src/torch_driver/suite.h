@@ -57,6 +57,17 @@ struct Suite {
     return suite().device.is_cpu();
 }
 
+/// Runs `body` with its saved tensors recorded in `session`.
+template <typename Body>
+auto recorded(std::shared_ptr<TorchSession> const& session, Body&& body) {
+    Recorder const outer = std::exchange(thread_recorder(), Recorder{session, python_hook_depth()});
+    struct Restore {
+        Recorder outer;
+        ~Restore() { thread_recorder() = outer; }
+    } const restore{outer};
+    return body();
+}
+
 /// A session whose cap holds a handful of values, over a tier that tests can break.
 struct Rig {
     explicit Rig(
@@ -81,16 +92,9 @@ struct Rig {
         allocate_from(session, false);
     }
 
-    /// Runs `body` with its saved tensors recorded.
     template <typename Body>
     auto record(Body&& body) {
-        Recorder const outer =
-            std::exchange(thread_recorder(), Recorder{session, python_hook_depth()});
-        struct Restore {
-            Recorder outer;
-            ~Restore() { thread_recorder() = outer; }
-        } const restore{outer};
-        return body();
+        return recorded(session, std::forward<Body>(body));
     }
 
     void own(Tensors const& tensors) { session->own(tensors); }

@@ -6,7 +6,7 @@ import functools
 import subprocess
 import unittest
 
-from harness import PLAIN, PROGRAM, TINY, InFolder
+from harness import PLAIN, PROGRAM, SMALL, TINY, InFolder
 
 
 @functools.cache
@@ -53,6 +53,17 @@ class Gpu(InFolder):
         self.assert_near(there["losses"], whole["losses"][3:])
         here = self.trained(*TINY, "--steps", "4", "--resume", "ckpt")
         self.assertEqual((here["device"], here["first_step"]), ("cpu", 3))
+
+    def test_a_run_under_a_budget_keeps_it_and_has_the_losses_of_a_plain_one(self):
+        words = [*SMALL, "--steps", "3", "--device", "cuda"]
+        plain = self.trained(*words)
+        budget = plain["device_allocated_peak_bytes"] * 3 // 4  # of which torch's workspaces are a part
+        capped = self.trained(*words, "--device-budget", str(budget), "--host-budget", "256MiB")
+        self.assert_near(capped["losses"], plain["losses"])
+        self.assertLessEqual(capped["report"]["device_peak_bytes"], budget)
+        self.assertLessEqual(capped["report"]["device_resident_peak_bytes"], budget)
+        self.assertGreater(capped["report"]["stored_bytes"], 0)
+        self.assertGreater(capped["report"]["loaded_bytes"], 0)
 
     def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(self):
         self.assert_refused(["train", "--device", "cuda:99"], ["--device cuda:99: there ", "CUDA device"])

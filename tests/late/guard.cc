@@ -41,6 +41,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     }
     c10::Device getDevice() const override { return device_at(thread_state().device); }
     void setDevice(c10::Device device) const override {
+        Runtime::get().refuse_if_failed();
         TORCH_CHECK(index_of(device) < Runtime::get().devices(), "late: no device ", device);
         uncheckedSetDevice(device);
     }

@@ -91,6 +91,14 @@ KeepRunning::~KeepRunning() {
     Runtime::get().scheduler().keep_running(-1);
 }
 
+Failure::Failure(std::string why) {
+    Runtime::get().fail(std::move(why));
+}
+
+Failure::~Failure() {
+    Runtime::get().fail({});
+}
+
 std::int64_t virtual_now() {
     return Runtime::get().scheduler().virtual_now();
 }

@@ -136,6 +136,16 @@ class KeepRunning {
     ~KeepRunning();
 };
 
+/// While it lives, the devices have failed: what is enqueued, recorded, waited for, asked or made
+/// current is refused with these words. Blocks are still allocated and freed; nothing is checked.
+class Failure {
+  public:
+    explicit Failure(std::string why);
+    Failure(Failure const&) = delete;
+    Failure& operator=(Failure const&) = delete;
+    ~Failure();
+};
+
 /// virtual_time: the host's clock; in a host callback, the callback's.
 [[nodiscard]] std::int64_t virtual_now();
 /// virtual_time: the host is busy for so long.

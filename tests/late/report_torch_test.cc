@@ -37,9 +37,7 @@ void in_virtual_time(std::int64_t slower = 1) {
 }
 
 SessionOptions options(std::string trace_file = {}) {
-    SessionOptions asked;
-    asked.device_budget_bytes = values(12);
-    asked.min_value_bytes = 1024;
+    SessionOptions asked = small_options();
     asked.trace_file = std::move(trace_file);
     return asked;
 }
@@ -50,9 +48,7 @@ void step(std::shared_ptr<TorchSession> const& session) {
     session->loop().begin_step(1);
     session->loop().phase(Phase::forward);
     Tensor x = leaf(90);
-    Recorder const outer = std::exchange(thread_recorder(), Recorder{session, python_hook_depth()});
-    Tensor y = chain(chain(x)).sum();
-    thread_recorder() = outer;
+    Tensor y = recorded(session, [&] { return chain(chain(x)).sum(); });
     session->loop().phase(Phase::backward);
     y.backward();
     late::wait_idle();

@@ -81,9 +81,22 @@ Options Runtime::options() const {
     return options_;
 }
 
+void Runtime::fail(std::string why) {
+    std::lock_guard const lock(mutex_);
+    failure_ = std::move(why);
+}
+
+void Runtime::refuse_if_failed() const {
+    std::lock_guard const lock(mutex_);
+    if (!failure_.empty()) {
+        throw c10::Error("late: " + failure_, nullptr);  // no backtrace: it is thrown often
+    }
+}
+
 void Runtime::launch(
     Actor lane, std::string name, std::vector<Use> uses, std::function<void()> work
 ) {
+    refuse_if_failed();
     scheduler_.raise_failure();
     std::lock_guard const lock(mutex_);
     ++launches_;
@@ -120,6 +133,7 @@ void Runtime::launch_callback(Actor lane, std::function<void()> work) {
 }
 
 MarkPtr Runtime::record(Actor lane) {
+    refuse_if_failed();
     std::lock_guard const lock(mutex_);
     auto mark = std::make_shared<Mark>();
     clocks_[lane].join(clocks_[kHost]);
@@ -129,12 +143,14 @@ MarkPtr Runtime::record(Actor lane) {
 }
 
 void Runtime::block(Actor lane, MarkPtr const& mark) {
+    refuse_if_failed();
     std::lock_guard const lock(mutex_);
     clocks_[lane].join(mark->clock);
     scheduler_.enqueue(lane, {.name = "block", .wait_for = mark, .timed = false});
 }
 
 void Runtime::synchronize(MarkPtr const& mark) {
+    refuse_if_failed();
     scheduler_.wait(mark);
     {
         std::lock_guard const lock(mutex_);
@@ -155,6 +171,7 @@ void Runtime::synchronize_device(int device) {
 }
 
 bool Runtime::query(MarkPtr const& mark) {
+    refuse_if_failed();
     bool const passed = scheduler_.poll(mark);
     if (passed) {
         std::lock_guard const lock(mutex_);
@@ -164,6 +181,7 @@ bool Runtime::query(MarkPtr const& mark) {
 }
 
 bool Runtime::query(Actor lane) {
+    refuse_if_failed();
     std::unique_lock lock(mutex_);
     Clock const clock = clocks_[lane];
     lock.unlock();
@@ -274,7 +292,9 @@ void Runtime::free(void* bytes) noexcept {
     }
     Use const use{.begin = block->begin(), .end = block->end(), .write = true};
     std::uint64_t const tick = clocks_[block->owner].advance(block->owner);
-    checker_.access({block->owner, tick, clock}, "free", {&use, 1});
+    if (failure_.empty()) {  // else nobody could order anything before it
+        checker_.access({block->owner, tick, clock}, "free", {&use, 1});
+    }
     checker_.freed(use);
     lanes.erase(kHost);
     memory_.free(*block);

@@ -40,6 +40,11 @@ class Runtime {
     [[nodiscard]] Options options() const;
     [[nodiscard]] int devices() const { return devices_; }
 
+    /// From now on calls are refused with these words; with none, no more.
+    void fail(std::string why);
+    /// Throws them.
+    void refuse_if_failed() const;
+
     /// Enqueues `work` on a lane, which accesses `uses`, after the lane and all that the host
     /// knows.
     void launch(Actor lane, std::string name, std::vector<Use> uses, std::function<void()> work);
@@ -85,6 +90,7 @@ class Runtime {
 
     mutable std::mutex mutex_;
     Options options_;
+    std::string failure_;  ///< empty: the devices work
     std::atomic<int> devices_ = 0;
     std::vector<Clock> clocks_;  ///< of actors
     Checker checker_;

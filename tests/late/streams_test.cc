@@ -258,5 +258,27 @@ TEST_F(Streams, parts_of_a_buffer_are_told_apart) {
     wait_idle();
 }
 
+TEST_F(Streams, a_failed_device_refuses_in_its_words_and_works_again_after) {
+    at::Tensor const kept = at::ones({4}, on_late());
+    c10::Event event(c10::kPrivateUse1);
+    event.record(main_stream());
+    {
+        Failure const failure("the cable is out");
+        EXPECT_THROW(at::ones({4}, on_late()), c10::Error);
+        EXPECT_THROW(event.query(), c10::Error);
+        EXPECT_THROW(event.block(side_stream()), c10::Error);
+        EXPECT_THROW(main_stream().synchronize(), c10::Error);
+        EXPECT_THROW(guard().setDevice(device(1)), c10::Error);
+        try {
+            event.record(main_stream());
+            FAIL() << "it works";
+        } catch (c10::Error const& error) {
+            EXPECT_STREQ(error.what_without_backtrace(), "late: the cable is out");
+        }
+    }
+    EXPECT_TRUE(at::equal((kept + 1).cpu(), at::full({4}, 2.0)));
+    EXPECT_EQ(all_reports(), "");
+}
+
 }  // namespace
 }  // namespace late

@@ -23,13 +23,6 @@ using late::main_stream;
 using late::order;
 using late::side_stream;
 
-SessionOptions options(std::int64_t limit_bytes = values(12)) {
-    SessionOptions asked;
-    asked.device_budget_bytes = limit_bytes;
-    asked.min_value_bytes = 1024;
-    return asked;
-}
-
 /// Runs `program` plainly on the CPU, and recorded in `session`; its results must be equal. It has
 /// to be right on streams without us, too.
 void expect_like_plain_in(std::shared_ptr<TorchSession> const& session, Program const& program) {
@@ -40,13 +33,7 @@ void expect_like_plain_in(std::shared_ptr<TorchSession> const& session, Program 
     late::wait_idle();
     ASSERT_EQ(late::all_reports(), "") << "the program itself is wrong";
     allocate_from(session, false);
-    Tensors const actual = program([&](auto const& body) {
-        Recorder const outer =
-            std::exchange(thread_recorder(), Recorder{session, python_hook_depth()});
-        Tensor result = body();
-        thread_recorder() = outer;
-        return result;
-    });
+    Tensors const actual = program([&](auto const& body) { return recorded(session, body); });
     ASSERT_EQ(expected.size(), actual.size());
     for (std::size_t i = 0; i < expected.size(); ++i) {
         EXPECT_TRUE(at::equal(expected[i], actual[i].cpu())) << "result " << i;
@@ -78,7 +65,7 @@ Tensor const& used_on(c10::Stream const& stream, Tensor const& tensor) {
 
 TEST(Streams, a_value_made_on_another_stream_is_stored_after_it) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(options()), [&](auto const& record) {
+    expect_like_plain_in(open_on_host(small_options()), [&](auto const& record) {
         Tensor x = leaf(70);
         Tensor y = record([&] {
             Tensor a;
@@ -104,7 +91,7 @@ Tensors blocks_of(c10::Stream const& side, Tensor const& x, int count) {
 TEST(Streams, a_block_of_another_stream_is_stored_and_freed_after_its_user) {
     // No block is recorded: the graph holds them all until that stream has waited for this one.
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(options(values(14))), [&](auto const& record) {
+    expect_like_plain_in(open_on_host(small_options(values(14))), [&](auto const& record) {
         Tensor x = leaf(71);
         Tensor y = record([&] {
             Tensor sum = at::zeros({}, here());
@@ -126,7 +113,7 @@ TEST(Streams, a_block_of_another_stream_is_stored_and_freed_after_its_user) {
 
 TEST(Streams, a_value_that_two_streams_saved_comes_back_for_both) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(options()), [&](auto const& record) {
+    expect_like_plain_in(open_on_host(small_options()), [&](auto const& record) {
         Tensor x = leaf(72);
         Tensor y = record([&] {
             Tensor sum = at::zeros({}, here());
@@ -148,7 +135,7 @@ TEST(Streams, a_value_that_two_streams_saved_comes_back_for_both) {
 
 TEST(Streams, a_value_that_no_gradient_orders_is_held_for_both_its_streams) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(options(values(16))), [&](auto const& record) {
+    expect_like_plain_in(open_on_host(small_options(values(16))), [&](auto const& record) {
         Tensor x = leaf(78);
         Tensor z = leaf(79);
         Tensor y = record([&] {
@@ -173,7 +160,7 @@ TEST(Streams, a_value_that_no_gradient_orders_is_held_for_both_its_streams) {
 
 TEST(Streams, a_value_that_comes_back_for_one_stream_is_waited_for_by_the_others) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(options(values(16))), [&](auto const& record) {
+    expect_like_plain_in(open_on_host(small_options(values(16))), [&](auto const& record) {
         Tensor x = leaf(85);
         Tensor z = leaf(86);
         Tensor y = record([&] {
@@ -199,23 +186,13 @@ TEST(Streams, a_value_that_comes_back_for_one_stream_is_waited_for_by_the_others
 
 TEST(Streams, steps_without_a_wait_between_them_find_host_room) {
     // One step's stores fill the host tier; the next begins before the device has read them back.
-    auto session = open_on_host(options(values(12)), values(26));
+    auto session = open_on_host(small_options(values(12)), values(26));
     allocate_from(session, false);
     Tensor x = leaf(87);
     for (int step = 0; step < 4; ++step) {
-        Recorder const outer =
-            std::exchange(thread_recorder(), Recorder{session, python_hook_depth()});
-        Tensor y = chain(chain(x)).sum();
-        thread_recorder() = outer;
-        y.backward();
+        recorded(session, [&] { return chain(chain(x)).sum(); }).backward();
     }
-    here() = c10::Device(c10::kCPU);
-    Tensor plain = leaf(87);
-    for (int step = 0; step < 4; ++step) {
-        chain(chain(plain)).sum().backward();
-    }
-    here() = suite().device;
-    EXPECT_TRUE(at::equal(plain.grad(), x.grad().cpu()));
+    EXPECT_TRUE(at::equal(plain_gradient(87, 4), x.grad().cpu()));
 }
 
 TEST(Streams, a_saved_value_that_is_looked_at_is_freed_after_the_look) {
@@ -242,13 +219,13 @@ TEST(Streams, a_saved_value_that_is_looked_at_is_freed_after_the_look) {
     };
     // Under some of these limits its copy out has begun when it is looked at, and it has not left.
     for (std::int64_t const limit : {16, 18, 20}) {
-        expect_like_plain_in(open_on_host(options(values(limit))), program);
+        expect_like_plain_in(open_on_host(small_options(values(limit))), program);
     }
 }
 
 TEST(Streams, a_value_that_has_just_left_is_wanted_back) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(options(values(18))), [&](auto const& record) {
+    expect_like_plain_in(open_on_host(small_options(values(18))), [&](auto const& record) {
         Tensor x = leaf(84);
         Tensor y = record([&] {
             Tensor sum = at::zeros({}, here());
@@ -271,7 +248,7 @@ TEST(Streams, a_value_that_has_just_left_is_wanted_back) {
 
 TEST(Streams, backward_on_other_streams_than_the_loads_were_asked_on) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(options()), [&](auto const& record) {
+    expect_like_plain_in(open_on_host(small_options()), [&](auto const& record) {
         Tensor x = leaf(73);
         Tensor y = record([&] {
             Tensor a = chain(x);
@@ -300,7 +277,7 @@ struct Hungry : torch::autograd::Function<Hungry> {
 };
 
 TEST(Streams, a_large_allocation_in_backward_takes_read_ahead_back) {
-    expect_like_plain_in(open_on_host(options(values(16))), [&](auto const& record) {
+    expect_like_plain_in(open_on_host(small_options(values(16))), [&](auto const& record) {
         Tensor x = leaf(74);
         Tensor y = record([&] {
             Tensor const a = Hungry::apply(chain(x));
@@ -315,53 +292,26 @@ TEST(Streams, a_tier_behind_staging_may_take_its_time) {
     for (std::int64_t const delay_ms : {0, 1}) {
         auto slow = std::make_unique<FaultyTier>(std::make_unique<MemoryTier>(values(1024)));
         slow->set_delay_ms(delay_ms);
-        expect_like_plain_in(open_staged(options(), std::move(slow)), [&](auto const& record) {
-            Tensor x = leaf(75);
-            Tensor y = record([&] { return chain(chain(x)).sum(); });
-            y.backward();
-            return Tensors{y.detach(), x.grad()};
-        });
-    }
-}
-
-TEST(Streams, a_store_that_fails_behind_staging_loses_nothing) {
-    for (std::int64_t const first : {0, 3, 7}) {
-        auto faulty = std::make_unique<FaultyTier>(
-            std::make_unique<MemoryTier>(values(1024)),
-            std::vector<Fault>{{.kind = Fault::Kind::fail, .first = first}}
+        expect_like_plain_in(
+            open_staged(small_options(), std::move(slow)),
+            [&](auto const& record) {
+                Tensor x = leaf(75);
+                Tensor y = record([&] { return chain(chain(x)).sum(); });
+                y.backward();
+                return Tensors{y.detach(), x.grad()};
+            }
         );
-        auto session = open_staged(options(values(28)), std::move(faulty));
-        allocate_from(session, false);
-        Tensor x = leaf(76);
-        for (int step = 0; step < 3; ++step) {
-            session->loop().begin_step(step);
-            Recorder const outer =
-                std::exchange(thread_recorder(), Recorder{session, python_hook_depth()});
-            Tensor y = chain(chain(x)).sum();
-            thread_recorder() = outer;
-            y.backward();
-        }
-        Tensor const got = x.grad().cpu();
-        here() = c10::Device(c10::kCPU);
-        Tensor plain = leaf(76);
-        for (int step = 0; step < 3; ++step) {
-            chain(chain(plain)).sum().backward();
-        }
-        here() = suite().device;
-        EXPECT_TRUE(at::equal(plain.grad(), got)) << "failing store " << first;
     }
 }
 
 TEST(Streams, a_session_is_closed_while_copies_fly) {
     for (bool const staged : {false, true}) {
-        auto session = staged ? open_staged(options(), std::make_unique<MemoryTier>(values(1024)))
-                              : open_on_host(options());
+        auto session =
+            staged ? open_staged(small_options(), std::make_unique<MemoryTier>(values(1024)))
+                   : open_on_host(small_options());
         allocate_from(session, false);
         Tensor x = leaf(77);
-        Recorder const outer =
-            std::exchange(thread_recorder(), Recorder{session, python_hook_depth()});
-        Tensor y = chain(chain(x)).sum();
-        thread_recorder() = outer;
+        Tensor y = recorded(session, [&] { return chain(chain(x)).sum(); });
         session.reset();
         y.reset();
     }
