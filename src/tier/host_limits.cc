@@ -204,7 +204,7 @@ std::string memlock_advice(std::int64_t asked_bytes, HostLimits const& limits) {
         return "";
     }
     return fmt::format(
-        "RLIMIT_MEMLOCK allows {} of {}: try a higher `ulimit -l`",
+        "RLIMIT_MEMLOCK, which some drivers heed, allows {} of {}: try a higher `ulimit -l`",
         format_size(limits.memlock_bytes),
         format_size(asked_bytes)
     );

@@ -120,7 +120,8 @@ TEST_F(HostLimitsTest, a_limit_on_locked_memory_is_named_where_it_is_passed) {
     EXPECT_EQ(memlock_advice(8_MiB, limits), "");
     EXPECT_EQ(
         memlock_advice(1_GiB, limits),
-        "RLIMIT_MEMLOCK allows 8.0 MiB of 1.0 GiB: try a higher `ulimit -l`"
+        "RLIMIT_MEMLOCK, which some drivers heed, allows 8.0 MiB of 1.0 GiB: try a higher "
+        "`ulimit -l`"
     );
 }
 

@@ -109,8 +109,9 @@ class C10Device : public Device {
     std::int64_t const limit_bytes_;
 
     mutable std::mutex mutex_;  ///< of what follows, and from the question for room to its answer
-    std::unordered_map<void const*, Block> blocks_;  ///< last given at an address
-    std::int64_t peak_bytes_ = 0;                    ///< since `take_peak`
+    /// Last given at an address. Torch tells nobody of a block's end; addresses come again.
+    std::unordered_map<void const*, Block> blocks_;
+    std::int64_t peak_bytes_ = 0;  ///< since `take_peak`
     std::int64_t all_peak_bytes_ = 0;
 };
 

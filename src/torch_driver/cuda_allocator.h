@@ -23,6 +23,7 @@ namespace spillway {
 /// where that has no room, and may then be called again. Before this returns, `allocate` has
 /// returned once and is not called again; or this throws, and so does the allocation. Blocks are
 /// the inner allocator's own: deleters, streams, pools and IPC are as they would be without us.
+/// Only what comes back to autograd has a deleter of ours (restored_block.h).
 ///
 /// Thread  any, several at once; it must be fast where there is nothing to do
 ///

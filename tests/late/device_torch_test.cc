@@ -194,10 +194,20 @@ TEST(Devices, a_forked_child_ends_and_its_parent_trains_on) {
     auto session = open_on_host(small_options());
     allocate_from(session, false);
     Tensor x = leaf(82);
-    Tensor y = recorded(session, [&] { return chain(x).sum(); });
+    Tensor first;
+    Tensor y = recorded(session, [&] {
+        first = at::sin(x * 1);
+        return chain(first).sum();
+    });
+    // What came back for this stream, and is another's, too, is freed by the child.
+    Tensor back = dynamic_cast<torch::autograd::generated::SinBackward0*>(first.grad_fn().get())
+                      ->self_.unpack();
+    back.record_stream(late::side_stream());
+    first.reset();
     pid_t const child = ::fork();
     if (child == 0) {  // as a worker that loads data: the CPU, and then it ends
         float const sum = at::ones({64}).sum().item<float>();
+        back.reset();
         y.reset();
         session.reset();
         ::_exit(sum == 64 ? 5 : 6);
@@ -205,6 +215,7 @@ TEST(Devices, a_forked_child_ends_and_its_parent_trains_on) {
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 5) << status;
+    back.reset();
     y.backward();
     y = Tensor();
     x = Tensor();

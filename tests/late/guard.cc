@@ -86,9 +86,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
         Runtime::get().synchronize_device(device);
     }
     void recordDataPtrOnStream(c10::DataPtr const& data, c10::Stream const& stream) const override {
-        if (data.get() != nullptr) {
-            Runtime::get().record_use(data.get(), actor_of(stream));
-        }
+        c10::getDeviceAllocator(c10::kPrivateUse1)->recordStream(data, stream);
     }
 
     void destroyEvent(void* event, c10::DeviceIndex /*device*/) const noexcept override {

@@ -107,9 +107,7 @@ at::Tensor& set_nothing(at::Tensor& self) {
 }
 
 void record_use(at::Tensor& self, at::Stream stream) {
-    if (self.storage().nbytes() > 0) {
-        Runtime::get().record_use(self.storage().data(), actor_of(stream));
-    }
+    c10::getDeviceAllocator(c10::kPrivateUse1)->recordStream(self.storage().data_ptr(), stream);
 }
 
 /// As the CPU's kernel, with the mask drawn on the host.

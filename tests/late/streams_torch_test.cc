@@ -223,6 +223,38 @@ TEST(Streams, a_saved_value_that_is_looked_at_is_freed_after_the_look) {
     }
 }
 
+TEST(Streams, a_value_that_came_back_may_be_recorded_for_another_stream) {
+    c10::Stream const side = side_stream();
+    expect_like_plain_in(open_on_host(small_options()), [&](auto const& record) {
+        Tensor x = leaf(88);
+        Tensor there = at::zeros({}, here());
+        used_on(side, there);
+        for (int i = 0; i < 4; ++i) {
+            Tensor first;
+            Tensor y = record([&] {
+                first = at::sin(x * 1);
+                return chain(first).sum();
+            });
+            auto* const node =
+                dynamic_cast<torch::autograd::generated::SinBackward0*>(first.grad_fn().get());
+            first.reset();
+            Tensor back = node->self_.unpack();  // it had left
+            if (!here().is_cpu()) {
+                order(main_stream(), side);
+                c10::StreamGuard const guard(side);
+                there += (used_on(side, back) * 3).sum();
+            } else {
+                there += (back * 3).sum();
+            }
+            y.backward();  // nothing orders this stream after that one
+        }
+        if (!here().is_cpu()) {
+            order(side, main_stream());
+        }
+        return Tensors{there, x.grad()};
+    });
+}
+
 TEST(Streams, a_value_that_has_just_left_is_wanted_back) {
     c10::Stream const side = side_stream();
     expect_like_plain_in(open_on_host(small_options(values(18))), [&](auto const& record) {
