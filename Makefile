@@ -26,7 +26,7 @@ endif
 
 # One line, before anything is done, where packages are missing and cannot be installed.
 goals := $(or $(MAKECMDGOALS),help)
-ifneq ($(filter-out help clean distclean hooks,$(goals)),)
+ifneq ($(filter-out help clean distclean hooks gpu-packages gpu-bench gpu-table,$(goals)),)
 groups := build check $(if $(filter bench-%,$(goals)),bench) $(if $(filter tidy,$(goals)),tidy)
 cannot := $(shell tools/setup.sh preflight $(groups))
 ifneq ($(cannot),)
@@ -131,7 +131,9 @@ $(benches): bench-%: build
 	@tools/setup.sh packages bench
 	@python3 bench/$*.py --build $(torch_folder)
 
-.PHONY: gpu-bench gpu-table
+.PHONY: gpu-packages gpu-bench gpu-table
+gpu-packages: ## Libraries for gpu-bench on a machine without network, into build/gpu-packages
+	@bench/gpu/packages.sh
 gpu-bench: ## All GPU tests and measurements, under nine minutes; exit code 77 without a GPU (FILE=name)
 	@bench/gpu/run.sh $(FILE)
 gpu-table: ## Markdown of gpu-bench's JSON lines (FILE=name, or every bench/results/*.jsonl)

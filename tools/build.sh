@@ -24,7 +24,7 @@ by_memory=$(awk '/MemAvailable/ {print int($2 / 2000000)}' /proc/meminfo)
 ((by_memory < jobs)) && jobs=$((by_memory > 1 ? by_memory : 1))
 
 options=()
-if [[ $preset == torch || $preset == mutants || $preset == asan ]]; then
+if [[ $preset =~ ^(torch|gpu|mutants|asan)$ ]]; then
     # shellcheck disable=SC2086  # no version is no argument
     python=$(tools/setup.sh torch $torch)
     options=("-DSPILLWAY_PYTHON=$python")

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -50,25 +51,114 @@ class Run(unittest.TestCase):
 
 
 class Program(unittest.TestCase):
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.out = pathlib.Path(holder.name) / "out.jsonl"
+
+    def entry(self, name: str, *words: str) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, GPU / "entry.py", "--out", self.out, "--name", name, "--round", "2",
+                               "--limit", "20", "--deadline", str(time.time() + 20), *words],
+                              capture_output=True, text=True, check=False)
+
     def test_each_call_adds_one_line(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            out = pathlib.Path(folder) / "out.jsonl"
-            for name, command in (("good", "true"), ("bad", "false")):
-                done = subprocess.run([sys.executable, GPU / "entry.py", "--out", out, "--name", name, "--round",
-                                       "2", "--limit", "20", "--deadline", str(time.time() + 20), "--", command],
-                                      capture_output=True, text=True, check=False)
-                self.assertEqual(done.returncode, 0, done.stderr)
-            lines = [json.loads(line) for line in out.read_text().splitlines()]
+        self.assertEqual(self.entry("good", "--", "true").returncode, 0)
+        self.assertEqual(self.entry("bad", "--", "false").returncode, 1)
+        lines = [json.loads(line) for line in self.out.read_text().splitlines()]
         self.assertEqual([(line["entry"], line["round"], bool(line["error"])) for line in lines],
                          [("good", 2, False), ("bad", 2, True)])
 
+    def test_what_a_check_printed_is_shown(self) -> None:
+        self.assertEqual(self.entry("seconds", "--", "echo", "1/1 Passed 3 sec").stderr, "1/1 Passed 3 sec\n")
+
+    def test_what_must_fail_fails_by_succeeding_or_otherwise(self) -> None:
+        for script, code in (("echo it is out of memory >&2; exit 1", 0), ("echo no disk >&2; exit 1", 1),
+                             ("true", 1)):
+            done = self.entry("must fail", "--fails-with", "out of memory", "--", "bash", "-c", script)
+            self.assertEqual(done.returncode, code, script)
+            self.assertIn("(it had to say: out of memory)", done.stdout)
+
+
+OK = "exit 0"
+GPU_NAMED = "echo NVIDIA H100 80GB HBM3, 81559"
+# Plain training under a cap has no room; everything else prints one line of JSON.
+MODES = """case "$*" in *"--mode plain --cap 25769803776"*) echo CUDA out of memory >&2; exit 1;; esac
+echo '{"kind": "training", "error": null}'"""
+
 
 class Script(unittest.TestCase):
+    """run.sh in a tree of its own, where every program that it calls is a stub."""
+
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.root = pathlib.Path(holder.name)
+        for name in ("bench/gpu/run.sh", "bench/gpu/entry.py", "bench/gpu/machine.py", "bench/common.py"):
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(GPU.parents[1] / name, self.root / name)
+        for tool in ("cmake", "ctest", "ninja", "flock", "g++", "compute-sanitizer"):
+            self.stub(f"bin/{tool}", OK)
+        self.stub("bin/nvidia-smi", GPU_NAMED)
+        for program in ("tools/setup.sh", "tools/build.sh", "build/gpu/bench/nvme_bench"):
+            self.stub(program, OK)
+        self.stub("build/gpu/bench/gpu_torch_bench", MODES)
+
+    def stub(self, path: str, text: str) -> None:
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(f"#!/bin/bash\n{text}\n")
+        (self.root / path).chmod(0o755)
+
+    def run_sh(self, **environment: str) -> subprocess.CompletedProcess:
+        path = f"{self.root}/bin:{pathlib.Path(sys.executable).parent}:/usr/bin:/bin"
+        return subprocess.run(["/bin/bash", self.root / "bench/gpu/run.sh", "out.jsonl"], text=True, check=False,
+                              capture_output=True, env={"PATH": path, **environment})
+
+    def lines(self) -> list[dict]:
+        return [json.loads(line) for line in (self.root / "out.jsonl").read_text().splitlines()]
+
     def test_without_a_gpu_one_line_and_77(self) -> None:
-        done = subprocess.run(["/bin/bash", GPU / "run.sh"], env={"PATH": "/no/such/folder"},
-                              capture_output=True, text=True, check=False)
+        done = self.run_sh(PATH="/no/such/folder")
         self.assertEqual((done.returncode, len(done.stderr.splitlines()), done.stdout), (77, 1, ""))
         self.assertIn("no GPU here", done.stderr)
+
+    def test_all_is_well(self) -> None:
+        done = self.run_sh()
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn(f"{len(self.lines())} lines, 0 failed", done.stdout.splitlines()[-1])
+        self.assertGreater(len(self.lines()), 20)
+
+    def test_what_the_build_needs_is_named_before_anything_runs(self) -> None:
+        said = "echo '<stdin>:2:2: error: #error spillway-needs <fmt/format.h>' >&2; exit 1"
+        self.stub("bin/g++", said)
+        done = self.run_sh()
+        self.assertEqual((done.returncode, len(done.stderr.splitlines()), done.stdout), (2, 1, ""))
+        self.assertIn("the header <fmt/format.h> is not here", done.stderr)
+        self.assertIn("`make gpu-packages`", done.stderr)
+        self.assertFalse((self.root / "out.jsonl").exists())
+
+    def test_without_a_build_nothing_else_runs(self) -> None:
+        self.stub("tools/build.sh", "echo error: no such header; exit 3")
+        done = self.run_sh()
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual([line["entry"] for line in self.lines()], ["machine", "build"])
+        self.assertIn("there is no build, nothing is measured", done.stderr)
+        self.assertIn("error: no such header", done.stderr)
+
+    def test_a_failed_entry_is_counted_and_the_next_ones_run(self) -> None:
+        self.stub("bin/ctest", "exit 8")
+        done = self.run_sh()
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("2 failed", done.stdout.splitlines()[-1])
+        self.assertGreater(len(self.lines()), 20)
+
+    def test_plain_training_that_fits_under_the_cap_is_a_failure(self) -> None:
+        self.stub("build/gpu/bench/gpu_torch_bench", """echo '{"error": null}'""")
+        done = self.run_sh()
+        self.assertEqual((done.returncode, "1 failed" in done.stdout.splitlines()[-1]), (1, True), done.stdout)
+
+    def test_what_no_time_is_left_for_is_said(self) -> None:
+        done = self.run_sh(GPU_SECONDS="40")
+        self.assertIn("s are left: sanitized racecheck", done.stdout)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,12 @@ class Ideal(unittest.TestCase):
         back = spillway(in_bytes_a_step=200e9)
         self.assertEqual(table.ideal_seconds(back, [line()], CEILINGS), 1.0 + 5.0 + 0.5)
 
+    def test_a_disk_is_not_measured_by_the_links_to_the_host(self) -> None:
+        on_disk = spillway(nvme_budget_bytes=GIB)
+        self.assertIsNone(table.ideal_seconds(on_disk, [line()], CEILINGS))
+        self.assertEqual(table.row(on_disk, [line()], CEILINGS)[0], "spillway, NVMe")
+        self.assertEqual(table.row(spillway(), [line()], CEILINGS)[0], "spillway")
+
     def test_nothing_without_plain_or_without_ceilings(self) -> None:
         self.assertIsNone(table.ideal_seconds(spillway(), [], CEILINGS))
         self.assertIsNone(table.ideal_seconds(spillway(), [line()], None))

@@ -2,8 +2,9 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
 """`make mutants`: breaks each rule of order (src/base/rules.h) in turn, and shows that the suite on the
-late accelerator fails within so many seeds, and passes on the same seeds when none is broken. The last
-line is JSON: how many rules, how many were noticed, and whether the suite passes as it is."""
+late accelerator fails within so many seeds, and passes on the same seeds when none is broken. A suite
+that is not done in time has noticed nothing: that is no kill. The last line is JSON: how many rules, how
+many were noticed, how many hung, and whether the suite passes as it is."""
 
 import argparse
 import concurrent.futures
@@ -24,7 +25,7 @@ SECONDS = 1800
 
 class Outcome(NamedTuple):
     rule: str
-    killed: bool
+    end: str  # killed, SURVIVED or HUNG
     how: str
 
 
@@ -33,14 +34,16 @@ def rules() -> list[str]:
     return re.findall(r'"([a-z_]+)"', text.split("kRuleNames", 1)[1])
 
 
-def run(program: pathlib.Path, rule: str, seeds: int, suite: str) -> tuple[int, str]:
+def run(program: pathlib.Path, rule: str, seeds: int, suite: str,
+        seconds: float = SECONDS) -> tuple[int | None, str]:
+    """The exit code and what was printed; no exit code where it was not done in time."""
     environment = {**os.environ, "SPILLWAY_BREAK": rule} if rule else dict(os.environ)
     command = [str(program), f"--gtest_repeat={seeds}", "--gtest_random_seed=1", f"--gtest_filter={suite}"]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False,
-                              timeout=SECONDS, errors="replace")
+                              timeout=seconds, errors="replace")
     except subprocess.TimeoutExpired:
-        return -1, f"it hung for {SECONDS} s"
+        return None, f"not done after {seconds:.0f} s: it hangs, or so many seeds take longer"
     return done.returncode, done.stdout + done.stderr
 
 
@@ -49,14 +52,16 @@ def last(pattern: str, text: str) -> str:
     return found[-1] if found else "?"
 
 
-def break_one(program: pathlib.Path, rule: str, seeds: int, suite: str) -> Outcome:
-    status, text = run(program, rule, seeds, suite)
+def break_one(program: pathlib.Path, rule: str, seeds: int, suite: str, seconds: float = SECONDS) -> Outcome:
+    status, text = run(program, rule, seeds, suite, seconds)
+    if status is None:
+        return Outcome(rule, "HUNG", text)
     if status == 0:
-        return Outcome(rule, False, f"nothing noticed in {seeds} seeds: a test is missing")
+        return Outcome(rule, "SURVIVED", f"nothing noticed in {seeds} seeds: a test is missing")
     if status == KILLED:
-        return Outcome(rule, True, last(r"killed by (.*)", text))
+        return Outcome(rule, "killed", last(r"killed by (.*)", text))
     case = last(r"\[ RUN      \] (\S+)", text)
-    return Outcome(rule, True, f"{case} ended with {status}: {last(r'(.*assert.*|terminate called.*)', text)}")
+    return Outcome(rule, "killed", f"{case} ended with {status}: {last(r'(.*assert.*|terminate called.*)', text)}")
 
 
 def main() -> int:
@@ -79,13 +84,15 @@ def main() -> int:
         outcomes = []
         for outcome in concurrent.futures.as_completed(broken):
             outcomes.append(outcome.result())
-            rule, killed, how = outcomes[-1]
-            print(f"{'killed  ' if killed else 'SURVIVED'} {rule}: {how}", flush=True)
+            rule, end, how = outcomes[-1]
+            print(f"{end:8} {rule}: {how}", flush=True)
         status, text = clean.result() if clean else (0, "")
-    if status:
+    if status != 0:
         print(f"the suite fails with no rule broken ({status}):\n{text[-4000:]}")
-    killed = sum(outcome.killed for outcome in outcomes)
-    print(json.dumps({"rules": len(outcomes), "killed": killed, "clean_passes": status == 0}))
+    ends = [outcome.end for outcome in outcomes]
+    killed = ends.count("killed")
+    print(json.dumps({"rules": len(outcomes), "killed": killed, "hung": ends.count("HUNG"),
+                      "clean_passes": status == 0}))
     return 0 if status == 0 and killed == len(outcomes) else 1
 
 

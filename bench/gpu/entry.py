@@ -4,7 +4,8 @@
 """One entry of bench/gpu/run.sh: a command in a fresh process, a time limit, one JSON line in the file.
 
 The line is what the command printed last, where that is a JSON object; else whether it succeeded and
-the last thing it said. A failure is a line like any other: `error` says why, and the next entry runs.
+the last thing it said. A failure is a line like any other, where `error` says why; the exit code is 1
+then. With --fails-with it is the other way round: only a failure that says these words is none.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import time
 from typing import Any
 
 SKIPPED = 77
+SHOWN_LINES = 40  # of what a check printed: ctest's seconds, or the compiler's errors
 
 
 def last_object(text: str) -> dict[str, Any] | None:
@@ -60,12 +62,19 @@ def run(command: list[str], limit_s: float) -> dict[str, Any]:
     sys.stderr.write(err)
     line = last_object(out)
     if line is None:
+        sys.stderr.write("".join(out.splitlines(keepends=True)[-SHOWN_LINES:]))
         line = {"kind": "check", "said": last_words(out, err), "error": None}
     if child.returncode == SKIPPED:
         line["skipped"] = last_words(err, out)
     elif child.returncode != 0 and not line.get("error"):
         line["error"] = f"exit code {child.returncode}: {last_words(err, out)}"
     return line | {"exit_code": child.returncode}
+
+
+def failed(error: str | None, fails_with: str | None) -> bool:
+    if fails_with is None:
+        return bool(error)
+    return fails_with not in (error or "")
 
 
 def main() -> int:
@@ -76,16 +85,22 @@ def main() -> int:
     parser.add_argument("--limit", type=float, required=True, metavar="S", help="seconds for this entry")
     parser.add_argument("--deadline", type=float, required=True, metavar="T",
                         help="for all entries, in seconds of the epoch")
+    parser.add_argument("--fails-with", metavar="WORDS", help="what it must end with")
     parser.add_argument("command", nargs="+", metavar="-- COMMAND ...")
     options = parser.parse_args()
     begin = time.time()
     found = run(options.command, min(options.limit, options.deadline - begin))
     line = {"entry": options.name, "round": options.round, "seconds": round(time.time() - begin, 2), **found}
+    if options.fails_with is not None:
+        line["fails_with"] = options.fails_with
     with options.out.open("a") as file:
         file.write(json.dumps(line) + "\n")
-    print(f"{line['seconds']:7.1f} s  {options.name}: {line.get('error') or line.get('skipped') or 'ok'}",
-          flush=True)
-    return 0
+    is_failure = failed(line.get("error"), options.fails_with)
+    said = line.get("error") or line.get("skipped") or "ok"
+    if options.fails_with is not None:
+        said += f" (it had to say: {options.fails_with})"
+    print(f"{line['seconds']:7.1f} s  {'FAILED  ' if is_failure else ''}{options.name}: {said}", flush=True)
+    return int(is_failure)
 
 
 if __name__ == "__main__":

@@ -5,45 +5,82 @@
 #   bench/gpu/run.sh [FILE]     (default bench/results/<date>-<gpu>.jsonl)
 #
 # All GPU tests and measurements in under nine minutes, on one machine with an H100 or H200, its own
-# torch and no network. Every entry below is a process of its own with a limit in seconds and leaves
-# one JSON line; one that fails leaves a line that says why, and the next one runs. `make gpu-table`
-# renders the file. Without a GPU: one line, exit code 77.
+# torch and no network; the libraries come along (`make gpu-packages`). Every entry below is a process
+# of its own with a limit in seconds and leaves one JSON line; one that fails leaves a line that says
+# why, and the next one runs; without a build nothing else does. `make gpu-table` renders the file.
+#
+# Exit code: 0, 1 where an entry failed, 2 where something that the build needs is missing, 77 without
+# a GPU.
 #
 #   SPILLWAY_PYTHON  the Python whose torch is used (default: python3)
 #   GPU_SECONDS      for everything (default 525)
-#   HOST_GIB         pinned memory that Spillway may use (default 32)
+#
+# Seconds reckoned for an H100 and 16 cores, none of them measured. A process needs 5 to load CUDA's
+# kernels and to end, 8 for each thousand million weights that one core draws, 1 for each 2.5 GiB pinned:
+#
+#   machine, build                             95    memcheck                             45
+#   tests                                      85    llama2-7b-blocks, all modes         102
+#   bit by bit: plain, spillway, its NVMe      52    gpt2-345m again, plain and spillway  29
+#   ceilings                                   20                                       ----
+#   gpt2-345m, all modes, and what cannot fit  70                                        498
+#
+# Where time is left: bit by bit, the other two 20; gpt2-1.5b, plain and spillway 60; racecheck 45.
 gpus=$(nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits 2>&1) || {
     printf 'bench/gpu/run.sh: no GPU here, nothing is measured (nvidia-smi: %s)\n' "${gpus%%$'\n'*}" >&2
     exit 77
 }
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 
 gpu=${gpus%%$'\n'*}
 gpu_mib=${gpu##*, }
 gpu_name=$(tr -cs 'a-zA-Z0-9\n' '-' <<<"${gpu%,*}" | tr '[:upper:]' '[:lower:]')
 out=${1:-bench/results/$(date +%F)-$gpu_name.jsonl}
 deadline=$(($(date +%s) + ${GPU_SECONDS:-525}))
-export SPILLWAY_PYTHON=${SPILLWAY_PYTHON:-$(command -v python3)}
+SPILLWAY_PYTHON=${SPILLWAY_PYTHON:-$(command -v python3)}
+export SPILLWAY_PYTHON
 export CUBLAS_WORKSPACE_CONFIG=:4096:8  # for --deterministic; the other runs get the same
 export PATH=$PATH:/usr/local/cuda/bin
-gib=$((1 << 30))
-host=$((${HOST_GIB:-32} * gib))
-bench=build/torch/bench
-: >"$out"
+build=build/gpu
+bench=$build/bench
+failed=0
 
-entry() {  # NAME LIMIT_S COMMAND...
+die() { printf 'bench/gpu/run.sh: %s\n' "$2" >&2; exit "$1"; }
+
+# The first thing that the build needs and that cannot be found, or nothing.
+missing() {
+    local tool
+    for tool in cmake ctest ninja g++ flock; do
+        command -v "$tool" >/dev/null || { printf 'the program %s' "$tool"; return; }
+    done
+    # {,}: each name twice, for the test and for the message.
+    printf '#if !__has_include(<%s>)\n#error spillway-needs <%s>\n#endif\n' \
+        {fmt/format.h,nlohmann/json.hpp,CLI/CLI.hpp,liburing.h,xxhash.h,gtest/gtest.h,benchmark/benchmark.h}{,} |
+        g++ -E -x c++ -I build/gpu-packages/usr/include - 2>&1 |
+        sed -n '/spillway-needs/ {s/.*spillway-needs \(<[^>]*>\).*/the header \1/p; q}'
+}
+lack=$(missing)
+[[ -z $lack ]] || die 2 "$lack is not here, nothing is measured; libraries: \`make gpu-packages\` on a \
+Debian with network, then carry build/gpu-packages along"
+tools/setup.sh torch >/dev/null || exit 2
+: >"$out" || exit 2
+
+# NAME LIMIT_S COMMAND...: counts what fails. `fails_with`: words that its error must have.
+entry() {
     python3 bench/gpu/entry.py --out "$out" --name "$1" --limit "$2" --deadline "$deadline" \
-        --round "${round:-1}" -- "${@:3}"
+        --round "${round:-1}" ${fails_with:+--fails-with "$fails_with"} -- "${@:3}" || ((++failed, 0))
 }
 
-# MODE LIMIT_S CAP_GIB FLAG...: one configuration; a cap of 0 is the whole GPU.
+# MODE LIMIT_S CAP_GIB HOST_GIB FLAG...: one configuration. A cap of 0 is the whole GPU; the host
+# budget is about all that can leave, since pinning more costs seconds.
 train() {
-    local mode=$1 limit=$2 cap=$(($3 * gib)) budget=()
+    local mode=$1 limit=$2 cap=$(($3 << 30)) host=$(($4 << 30)) budget=()
     [[ $mode == spillway ]] && budget=(--budget "$cap" --host-budget "$host")
     entry "train $mode ${*:3}" "$limit" \
-        $bench/gpu_torch_bench --mode "$mode" --cap "$cap" "${budget[@]}" "${@:4}"
+        $bench/gpu_torch_bench --mode "$mode" --cap "$cap" "${budget[@]}" "${@:5}"
 }
+
+tests() { entry "$1" "$2" ctest --test-dir $build --no-tests=error --output-on-failure "${@:3}"; }
 
 # TOOL: a small model whose saved tensors, not its kernels' workspaces, are what does not fit.
 sanitized() {
@@ -52,50 +89,62 @@ sanitized() {
         --warmup 1 --budget $((160 << 20)) --host-budget $((1 << 30))
 }
 
+# SECONDS COMMAND...: only where so many are left; what is left out is said and is no failure.
+if_time() {
+    local left=$((deadline - $(date +%s)))
+    if ((left >= $1)); then "${@:2}"; else printf 'left out, %d s are left: %s\n' "$left" "${*:2}"; fi
+}
+
 entry machine 20 python3 bench/gpu/machine.py "$SPILLWAY_PYTHON"
 
-# Built in place, the tests that need a GPU among it.
-entry build 240 tools/build.sh torch
+# Built in place: what the entries below run, no more.
+entry build 240 tools/build.sh gpu spillway_{gpu_torch_bench,nvme_bench,plain_train,cli,train} \
+    spillway_{torch_driver,cuda_device,train}_test || die 1 "there is no build, nothing is measured; $out says why"
 
-entry "tests of label gpu" 60 ctest --test-dir build/torch -L gpu --no-tests=error --output-on-failure
-entry "tests with GPU cases" 60 ctest --test-dir build/torch -R '^(torch_driver|cuda_device|train)$' \
-    --no-tests=error --output-on-failure
-sanitized memcheck
-sanitized racecheck
+tests "tests of label gpu" 120 -L gpu
+tests "tests with GPU cases" 60 -R '^(torch_driver|cuda_device|train)$'
+
+# What is kept, cannot leave, and waits on the host is reckoned from `spillway train` on a CPU: 15
+# bytes a weight, 6 a logit; saved in a block, 48 for each token and unit of width of GPT-2, 55 of
+# LLaMA. Plain training passes the cap, what cannot leave stays below it.
+
+# Kernels that add in one order: losses and gradients must be equal to the last bit.
+exact=(--model gpt2-345m --batch 4 --steps 2 --warmup 1 --deterministic)
+train plain 40 0 0 "${exact[@]}"
+train spillway 40 9 6 "${exact[@]}"
+mkdir -p $build/nvme
+train spillway 60 9 0 "${exact[@]}" --nvme $build/nvme --nvme-budget $((16 << 30))
 
 # What the links can do; overlap efficiency is told against it.
 entry ceilings 30 $bench/gpu_torch_bench --ceilings $((256 << 20))
 entry "nvme ceiling" 30 $bench/nvme_bench --folder build --size 2GiB
 
-# All modes on kernels that add in one order: losses and gradients must be equal to the last bit.
-for mode in plain checkpoint save_on_cpu spillway; do
-    [[ $mode == spillway ]] && cap=11 || cap=0  # so that some of it has to leave
-    train $mode 40 $cap --model gpt2-345m --batch 4 --steps 2 --warmup 1 --deterministic
-done
+capped=(--model gpt2-345m --batch 16 --steps 5)
+train plain 40 0 0 "${capped[@]}"
+train spillway 40 24 20 "${capped[@]}"
+train checkpoint 40 24 0 "${capped[@]}"
+train save_on_cpu 40 24 0 "${capped[@]}"
+fails_with='out of memory' train plain 40 24 0 "${capped[@]}"  # what Spillway is for
 
-# Sizes are reckoned, not measured: plain training exceeds the cap, and what cannot leave the device
-# (weights, gradients, moments, logits) stays below it.
-#
-# In turns, twice: drift falls on all, and plain against plain is the noise from run to run.
-for round in 1 2; do
-    for mode in plain checkpoint save_on_cpu spillway; do
-        [[ $mode == plain ]] && cap=0 || cap=24
-        train $mode 40 $cap --model gpt2-345m --batch 12 --steps 5
-    done
-done
-round=1
-train plain 40 24 --model gpt2-345m --batch 12 --steps 5  # what Spillway is for: it must not fit
+sanitized memcheck
 
-# Blocks of LLaMA 2 7B under the next cap that plain training of them exceeds.
-if ((gpu_mib > 100 * 1024)); then blocks=10 batch=6 next=80; else blocks=6 batch=4 next=40; fi
-for mode in plain checkpoint save_on_cpu spillway; do
-    [[ $mode == plain ]] && cap=0 || cap=$next
-    train $mode 60 $cap --model llama2-7b-blocks:$blocks --batch $batch --steps 3
-done
+# Blocks of LLaMA 2 7B under the next cap that plain training of them passes.
+if ((gpu_mib > 100 * 1024)); then llama=(8 8) next=80 host=32; else llama=(4 7) next=40 host=26; fi
+blocks=(--model "llama2-7b-blocks:${llama[0]}" --batch "${llama[1]}" --steps 3)
+train plain 60 0 0 "${blocks[@]}"
+train spillway 60 $next $host "${blocks[@]}"
+train checkpoint 60 $next 0 "${blocks[@]}"
+train save_on_cpu 60 $next 0 "${blocks[@]}"
 
-for mode in plain checkpoint save_on_cpu spillway; do
-    [[ $mode == plain ]] && cap=0 || cap=40
-    train $mode 60 $cap --model gpt2-1.5b --batch 8 --steps 3
-done
+# Again: plain against plain is the noise from run to run.
+round=2 train plain 40 0 0 "${capped[@]}"
+round=2 train spillway 40 24 20 "${capped[@]}"
 
-echo "$out: $(wc -l <"$out") lines; make gpu-table FILE=$out"
+if_time 15 train checkpoint 40 0 0 "${exact[@]}"
+if_time 15 train save_on_cpu 40 0 0 "${exact[@]}"
+if_time 25 train plain 60 0 0 --model gpt2-1.5b --batch 8 --steps 3
+if_time 40 train spillway 60 40 30 --model gpt2-1.5b --batch 8 --steps 3
+if_time 60 sanitized racecheck
+
+echo "$out: $(wc -l <"$out") lines, $failed failed; make gpu-table FILE=$out"
+exit $((failed > 0))

@@ -44,6 +44,8 @@ def median_of(lines: Sequence[Line], name: str) -> float | None:
 
 
 def ideal_seconds(line: Line, plain: Sequence[Line], ceilings: Line | None) -> float | None:
+    if line.get("nvme_budget_bytes"):
+        return None  # the links to the host do not bound a disk
     parts = [median_of(plain, f"{phase}_seconds") for phase in ("forward", "backward", "update")]
     if None in parts or not ceilings or ceilings.get("error") or line.get("out_bytes_a_step") is None:
         return None
@@ -93,7 +95,8 @@ def cell(text: str | None) -> str:
 
 def row(line: Line, plain: Sequence[Line], ceilings: Line | None) -> list[str]:
     cap = line["cap_bytes"] or line["budget_bytes"]
-    head = [line["mode"], str(line["round"]), f"{cap / GIB:.0f} GiB" if cap else "none"]
+    mode = f"{line['mode']}, NVMe" if line.get("nvme_budget_bytes") else line["mode"]
+    head = [mode, str(line["round"]), f"{cap / GIB:.0f} GiB" if cap else "none"]
     if line.get("error"):
         return [*head, f"failed: {cell(line['error'])}", *["-"] * 8]
     step = line["step_seconds"]

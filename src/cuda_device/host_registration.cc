@@ -9,6 +9,7 @@
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <iterator>
 
@@ -36,6 +37,9 @@ Result<void> lock_host_memory(HostMemory& memory) {
             bytes.empty() ? "there is nothing to lock" : "it is locked already",
             "host memory"};
     }
+    // Locking makes every page resident, with one fault each: 2 MiB a fault are quicker than 4 KiB.
+    // A hint; what it gains has not been measured on a GPU.
+    (void)::madvise(bytes.data(), bytes.size(), MADV_HUGEPAGE);
     Result<void> locked = checked(
         ::cudaHostRegister(
             bytes.data(), bytes.size(), cudaHostRegisterPortable | cudaHostRegisterMapped

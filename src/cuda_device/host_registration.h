@@ -11,11 +11,12 @@
 namespace spillway {
 
 /// Locks all of `memory`, in one piece (a copy may not cross from one registration to the next),
-/// and makes every page of it resident. It is unlocked when the memory is given back.
+/// and makes every page of it resident, on huge pages where the system has some. It is unlocked
+/// when the memory is given back.
 ///
 /// Order   nothing may be copying there when the memory is given back
 /// Fails   Errc::unsupported (no GPU), Errc::out_of_memory, Errc::bad_argument (locked already);
-///         the memory is as it was then, and may be used pageable
+///         the memory may be used pageable then, still on huge pages
 [[nodiscard]] Result<void> lock_host_memory(HostMemory& memory);
 
 }  // namespace spillway

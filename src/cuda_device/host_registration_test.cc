@@ -8,8 +8,14 @@
 #include "cuda_device/cuda_test_support.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <utility>
 
 namespace spillway {
@@ -53,6 +59,36 @@ TEST(HostRegistrationTest, without_a_gpu_it_says_so_and_the_memory_stays_pageabl
     EXPECT_EQ(message.find('\n'), std::string::npos);
     EXPECT_EQ(memory->locked_bytes(), 0);
     memory->bytes().front() = std::byte{1};
+}
+
+bool system_has_huge_pages() {
+    std::ifstream enabled("/sys/kernel/mm/transparent_hugepage/enabled");
+    std::string const modes(std::istreambuf_iterator<char>(enabled), {});
+    return modes.find("[always]") != std::string::npos ||
+           modes.find("[madvise]") != std::string::npos;
+}
+
+TEST(HostRegistrationTest, one_touch_fills_a_huge_page_of_what_was_to_be_locked) {
+    if (!system_has_huge_pages()) {
+        GTEST_SKIP() << "transparent huge pages are off on this machine";
+    }
+    constexpr std::uintptr_t kHuge = 2_MiB;
+    constexpr std::size_t kPages = kHuge / 4096;
+    Result<HostMemory> memory = map_host_memory(2 * kHuge);  // has a whole one
+    ASSERT_TRUE(memory.ok());
+    (void)lock_host_memory(*memory);  // without a GPU it stays pageable
+    auto const begin = reinterpret_cast<std::uintptr_t>(memory->bytes().data());
+    std::byte* const granule =
+        memory->bytes().data() + ((begin + kHuge - 1) / kHuge * kHuge - begin);
+    *granule = std::byte{1};
+    std::array<unsigned char, kPages> states{};
+    ASSERT_EQ(::mincore(granule, kHuge, states.data()), 0);
+    EXPECT_EQ(
+        std::count_if(
+            states.begin(), states.end(), [](unsigned char state) { return (state & 1U) != 0; }
+        ),
+        std::ssize(states)
+    );
 }
 
 TEST(HostRegistrationTest, nothing_and_what_is_locked_already_are_refused) {

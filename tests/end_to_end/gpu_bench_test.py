@@ -43,6 +43,16 @@ class GpuBench(InFolder):
                 self.assertEqual(line["in_bytes_a_step"] > 0, moves, mode)
                 self.assertGreater(line["backward_seconds"]["median"], 0)
 
+    def test_a_folder_instead_of_host_memory(self):
+        words = ["--model", "tiny", "--steps", "2", "--warmup", "1"]
+        plain = self.line(*words)
+        line = self.line(*words, "--mode", "spillway", "--budget", "7000000", "--nvme", self.path(""),
+                         "--nvme-budget", "100000000")
+        self.assertGreater(line["nvme_peak_bytes"], 0)
+        self.assertEqual((line["host_peak_bytes"], line["nvme_budget_bytes"]), (0, 100000000))
+        for name in ("losses", "gradient_hash", "gradient_norms"):
+            self.assertEqual(line[name], plain[name])
+
     def test_other_weights_have_another_hash(self):
         words = ["--model", "tiny", "--precision", "fp32", "--warmup", "0"]
         self.assertNotEqual(self.line(*words, "--steps", "1")["gradient_hash"],
