@@ -76,7 +76,7 @@ test-torch: packages ## The tests of the build that users run, torch's and end-t
 .PHONY: test-smoke
 test-smoke: packages ## A cheap subset against another torch: make test-smoke TORCH=2.11.0
 	@tools/build.sh torch $(torch_option) spillway_torch_driver_test
-	@$(counts) $(torch_folder) -R '^torch_driver$$'
+	@$(counts) $(torch_folder) -R '^(torch_driver|python_.*)$$'
 
 .PHONY: test-seeds
 test-seeds: packages ## The runtime's suite on the late accelerator under 10,000 seeds (SEEDS=n)

@@ -93,6 +93,9 @@ class Session {
     /// `step` as it is given.
     void phase(Phase phase, std::int64_t step = 0);
 
+    /// Counts and caps nothing any more, whatever graphs still live. Those stay right.
+    void end_cap();
+
     /// What was done so far.
     [[nodiscard]] Report report() const;
 

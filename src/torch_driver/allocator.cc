@@ -41,7 +41,8 @@ ProcessSession& process_session() {
 }
 
 std::shared_ptr<TorchSession> session_of_this_thread() {
-    if (std::shared_ptr<TorchSession> session = thread_session().lock()) {
+    if (std::shared_ptr<TorchSession> session = thread_session().lock();
+        session != nullptr && session->caps()) {
         return session;
     }
     ProcessSession& process = process_session();
@@ -49,7 +50,8 @@ std::shared_ptr<TorchSession> session_of_this_thread() {
         return nullptr;
     }
     std::lock_guard const lock(process.guard);
-    return process.session.lock();
+    std::shared_ptr<TorchSession> session = process.session.lock();
+    return session != nullptr && session->caps() ? session : nullptr;
 }
 
 class ForwardingAllocator final : public c10::Allocator {

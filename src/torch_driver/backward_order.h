@@ -17,7 +17,6 @@ namespace spillway {
 struct Backward {
     torch::autograd::edge_list roots;
     torch::autograd::edge_list outputs;  ///< empty: every leaf's gradient is wanted
-    std::int64_t number = 0;             ///< of the backwards of this process
 };
 
 /// The rank of each node that will run, by its sequence number: of those whose inputs are there the

@@ -59,7 +59,7 @@ void allocate_through(
     Owner const owner = Owners::get().of(device);
     std::shared_ptr<TorchSession> const session = owner.session.lock();
     std::shared_ptr<C10Device> const limited = owner.device.lock();
-    if (session == nullptr || limited == nullptr) {
+    if (session == nullptr || limited == nullptr || !session->caps()) {
         allocate();
         return;
     }

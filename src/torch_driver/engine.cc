@@ -12,8 +12,6 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/autograd/engine.h>
 
-#include <atomic>
-#include <cstdint>
 #include <mutex>
 #include <string_view>
 #include <type_traits>
@@ -99,10 +97,8 @@ class DelegatingEngine final : public HandsOnNodeHooks<Engine> {
         torch::autograd::edge_list const& outputs
     ) override {
         // Debug info goes along to the threads that run this backward.
-        static std::atomic<std::int64_t> backwards{0};
-        Backward backward{roots, outputs, backwards.fetch_add(1)};
         auto const carried =
-            std::make_shared<Carried>(Running{recorder_here(), std::move(backward)});
+            std::make_shared<Carried>(Running{recorder_here(), Backward{roots, outputs}});
         c10::DebugInfoGuard const along(kCarriedKind, carried);
         auto const end = c10::make_scope_exit([&] { carried->end(); });
         return previous->execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);

@@ -9,6 +9,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
@@ -414,6 +415,28 @@ TEST(Semantics, each_backward_tells_once_what_it_will_need_and_when) {
         EXPECT_TRUE(std::is_sorted(values.rbegin(), values.rend())) << "last saved, first needed";
     }
     EXPECT_LT(told[0].front(), told[1].back()) << "the older graph ran first";
+}
+
+TEST(Semantics, a_backward_that_passes_our_engine_by_tells_what_is_below) {
+    std::string const path = log_path();
+    {
+        Rig rig(values(12), {}, "online", path);
+        Tensor x = leaf(72);
+        Tensor y = rig.record([&] { return chain(x).sum(); });
+        torch::autograd::Engine::get_base_engine().execute(  // as Python's backwards do
+            {torch::autograd::impl::gradient_edge(y)},
+            {at::ones({}, at::TensorOptions().device(here()))},
+            false,
+            false,
+            true,
+            {}
+        );
+        EXPECT_TRUE(x.grad().defined());
+    }
+    std::vector<std::vector<ValueId>> const told = told_orders(path);
+    std::filesystem::remove(path);
+    ASSERT_EQ(told.size(), 1U);
+    EXPECT_EQ(told[0].size(), 12U);
 }
 
 TEST(Semantics, a_real_runs_event_log_replays_to_the_same_commands) {

@@ -39,6 +39,10 @@ void Session::phase(Phase phase, std::int64_t step) {
     impl_->loop().phase(phase);
 }
 
+void Session::end_cap() {
+    impl_->end_cap();
+}
+
 Report Session::report() const {
     return impl_->report();
 }

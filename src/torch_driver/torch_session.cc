@@ -10,6 +10,8 @@
 #include "torch_driver/torch_version.h"
 
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <utility>
 
@@ -118,9 +120,14 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
 
 /// Once a backward: tells the loop in which order values will be needed.
 void TorchSession::tell_backward_order() {
-    std::shared_ptr<Backward const> const backward = backward_here();
-    if (backward == nullptr || told_.exchange(backward->number) == backward->number) {
+    int const task = torch::autograd::get_current_graph_task_id();
+    if (task == -1 || told_.exchange(task) == task) {
         return;
+    }
+    std::shared_ptr<Backward const> backward = backward_here();
+    if (backward == nullptr) {  // Python's backwards pass our engine by: what is below this node
+        torch::autograd::Edge const now(torch::autograd::get_current_node(), 0);
+        backward = std::make_shared<Backward>(Backward{{now}, {}});
     }
     std::vector<ValueId> order = registry_.in_order(rank_of_nodes(*backward));
     if (!order.empty()) {
@@ -189,6 +196,11 @@ void TorchSession::own(std::vector<at::Tensor> const& tensors) {
         );
     }
     device_->charge(outside_bytes);
+}
+
+void TorchSession::end_cap() {
+    caps_ = false;
+    pool_limit_.reset();
 }
 
 std::string TorchSession::place() const {

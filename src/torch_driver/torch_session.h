@@ -51,6 +51,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     /// Throws  c10::OutOfMemoryError: nothing more can leave
     void make_room_until(std::int64_t size_bytes, c10::function_ref<bool()> try_once);
     [[nodiscard]] void* allocate(std::int64_t size_bytes);
+    /// Whether what is allocated is still its own to count and cap.
+    [[nodiscard]] bool caps() const { return caps_; }
 
     // For the public Session.
     [[nodiscard]] std::shared_ptr<Device> const& device() const { return device_; }
@@ -58,6 +60,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     /// Throws  BadOption: they leave nothing of the device budget
     void own(std::vector<at::Tensor> const& tensors);
     [[nodiscard]] Report report() const;
+    void end_cap();
     /// "step 3, forward".
     [[nodiscard]] std::string place() const;
 
@@ -71,12 +74,13 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     void tell_backward_order();
 
     std::shared_ptr<Device> device_;
-    std::shared_ptr<void> const pool_limit_;
+    std::shared_ptr<void> pool_limit_;
     Registry registry_;
     std::unique_ptr<Loop> loop_;
     std::atomic<std::int64_t> saved_tensors_{0};
     std::atomic<std::int64_t> passed_tensors_{0};
-    std::atomic<std::int64_t> told_{-1};  ///< the number of the backward whose order was told
+    std::atomic<bool> caps_{true};
+    std::atomic<int> told_{-1};  ///< the graph task of the backward whose order was told
 };
 
 }  // namespace spillway

@@ -1,0 +1,20 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Train under a hard limit of device memory: what autograd saves waits in host memory or on NVMe.
+
+    with spillway.session(model, device_budget="16GiB", nvme="/scratch") as session:
+        loss = model(batch).loss
+    loss.backward()
+    print(session.report())
+"""
+
+from . import _library
+from .errors import BudgetError, Error, OptionError, StateError, TorchVersionError
+from .report import Report
+from .session import Session
+
+_library.load()
+
+session = Session
+
+__all__ = ["BudgetError", "Error", "OptionError", "Report", "Session", "StateError", "TorchVersionError", "session"]

@@ -1,0 +1,29 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""What Spillway raises. Inside an operator or a backward, torch's own types keep being raised."""
+
+import torch
+
+
+class Error(Exception):
+    """Anything that Spillway refuses."""
+
+
+class OptionError(Error, ValueError):
+    """An option that cannot be; `option` is its name."""
+
+    def __init__(self, option: str, why: str) -> None:
+        super().__init__(f"{option}: {why}")
+        self.option = option
+
+
+class BudgetError(OptionError, torch.OutOfMemoryError):
+    """A budget that cannot be met, or that the machine does not have."""
+
+
+class StateError(Error, RuntimeError):
+    """A session that is entered twice, closed, or used in a fork or on another thread."""
+
+
+class TorchVersionError(Error, ImportError):
+    """This build is for another torch than the one that is installed."""

@@ -1,0 +1,258 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""The package as a script uses it: the same bits as plain training, and errors of a type of ours."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import spillway
+import torch
+import torch.utils.checkpoint
+
+BUILD = pathlib.Path(os.environ["SPILLWAY_BINARY_DIR"])
+WIDTH = 256
+
+
+def model() -> torch.nn.Module:
+    torch.manual_seed(1)
+    layers = [layer for _ in range(6) for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.GELU())]
+    return torch.nn.Sequential(*layers)
+
+
+def batch(step: int) -> torch.Tensor:
+    return torch.randn(1024, WIDTH, generator=torch.Generator().manual_seed(step))
+
+
+def bits(tensors) -> list[bytes]:
+    return [tensor.detach().numpy().tobytes() for tensor in tensors]
+
+
+class Train(unittest.TestCase):
+    def setUp(self):
+        scratch = BUILD / "scratch"
+        scratch.mkdir(exist_ok=True)
+        self.folder = tempfile.mkdtemp(dir=scratch)
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.sessions: list[spillway.Session] = []
+        self.plain = self.trained(model())
+
+    def open(self, net: torch.nn.Module, budget: int | str = "12MiB", **options) -> spillway.Session:
+        options.setdefault("nvme", self.folder)
+        session = spillway.session(net, device_budget=budget, **options)
+        self.sessions.append(session)
+        return session
+
+    def tearDown(self):
+        """A session that a failing case leaves open would cap the next one."""
+        for session in self.sessions:
+            with contextlib.suppress(spillway.StateError):
+                session.close()
+
+    @staticmethod
+    def trained(net, step=lambda net, x: net(x).square().mean().backward(), steps=2) -> list[bytes]:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for number in range(steps):
+            step(net, batch(number))
+            optimizer.step()
+            optimizer.zero_grad()
+        return bits(net.parameters())
+
+
+class Semantics(Train):
+    def test_backward_outside_and_inside_are_plain(self):
+        for inside in (False, True):
+            net = model()
+            session = self.open(net)
+
+            def step(net, x):
+                with session:
+                    loss = net(x).square().mean()
+                    if inside:
+                        loss.backward()
+                if not inside:
+                    loss.backward()
+                session.step()
+
+            self.assertEqual(self.trained(net, step), self.plain)
+            self.assertGreater(session.report()["stored_bytes"], 8 << 20)
+            self.assertLessEqual(session.report()["device_peak_bytes"], 12 << 20)
+            session.close()
+
+    def test_start_and_stop_do_as_the_with_statement(self):
+        net = model()
+        session = self.open(net)
+
+        def step(net, x):
+            session.start()
+            loss = net(x).square().mean()
+            session.stop()
+            loss.backward()
+
+        self.assertEqual(self.trained(net, step), self.plain)
+        session.close()
+
+    def test_checkpoint_inside_keeps_its_own_tensors(self):
+        for reentrant in (False, True):
+            net = model()
+            session = self.open(net, "24MiB")  # what is made again in backward stays
+
+            def step(net, x):
+                with session:
+                    half = torch.utils.checkpoint.checkpoint(net[:6], x.requires_grad_(), use_reentrant=reentrant)
+                    loss = net[6:](half).square().mean()
+                loss.backward()
+
+            self.assertEqual(self.trained(net, step), self.plain, reentrant)
+            session.close()
+
+    def test_a_new_session_while_an_older_ones_graph_lives(self):
+        plain = model()
+        plain(batch(0)).square().mean().backward()
+        plain(batch(1)).square().mean().backward()
+        net = model()
+        first = self.open(net)
+        with first:
+            loss = net(batch(0)).square().mean()
+        second = self.open(net)
+        with second:
+            other = net(batch(1)).square().mean()
+        loss.backward()
+        other.backward()
+        self.assertEqual(bits(p.grad for p in net.parameters()), bits(p.grad for p in plain.parameters()))
+        first.close()
+        second.close()
+
+    def test_a_thread_started_inside_is_plain(self):
+        net = model()
+        session = self.open(net, "64MiB")
+        with session:
+            other = threading.Thread(target=lambda: model()(batch(0)).square().mean().backward())
+            other.start()
+            other.join()
+        self.assertEqual(session.report()["saved_tensors"], 0)
+        session.close()
+
+    def test_func_is_left_alone(self):
+        net = model()
+        session = self.open(net, "64MiB")
+        with session:
+            got = torch.func.grad(lambda x: net(x).square().mean())(batch(0))
+        self.assertEqual(bits([got]), bits([torch.func.grad(lambda x: net(x).square().mean())(batch(0))]))
+        session.close()
+
+
+class Reports(Train):
+    def test_a_report_is_a_table_and_json(self):
+        net = model()
+        session = self.open(net)
+        with session:
+            net(batch(0)).square().mean().backward()
+        report = session.report()
+        self.assertIn("stored on NVMe", str(report))
+        self.assertIn("<pre>", report._repr_html_())
+        self.assertGreater(json.loads(report.to_json())["stored_bytes"], 0)
+        session.close()
+
+
+class Refusals(Train):
+    def refused(self, kind: type, words: str, call, *arguments, **options) -> None:
+        with self.assertRaises(kind) as raised:
+            call(*arguments, **options)
+        self.assertIn(words, str(raised.exception))
+        self.assertEqual(len(str(raised.exception).splitlines()), 1)
+        self.assertEqual(self.trained(model()), self.plain)
+
+    def test_options_that_cannot_be(self):
+        net = model()
+        self.refused(spillway.BudgetError, "device_budget: ", self.open, net, "12")
+        self.refused(spillway.BudgetError, "'much' is not a size", self.open, net, "much")
+        self.refused(spillway.OptionError, "nvme: ", self.open, net, nvme=self.folder + "/absent")
+        self.refused(spillway.OptionError, "policy: ", self.open, net, policy="best")
+        self.assertTrue(issubclass(spillway.BudgetError, torch.OutOfMemoryError))
+        self.assertTrue(issubclass(spillway.OptionError, ValueError))
+
+    def test_parameters_that_leave_nothing_of_the_budget(self):
+        self.refused(spillway.BudgetError, "device_budget: ", self.open, model(), "1MiB")
+
+    def test_a_model_that_was_moved(self):
+        net = model()
+        session = self.open(net, "64MiB")
+        net.to("meta")
+        self.refused(spillway.OptionError, "model: it was on cpu", session.start)
+        session.close()
+
+    def test_a_session_entered_twice_closed_or_elsewhere(self):
+        session = self.open(model(), "64MiB")
+        with session:
+            self.refused(spillway.StateError, "entered already", session.start)
+            self.refused(spillway.StateError, "leave it before it is closed", session.close)
+        self.refused(spillway.StateError, "not started", session.stop)
+        failures = []
+
+        def elsewhere():
+            try:
+                session.start()
+            except spillway.StateError as error:
+                failures.append(str(error))
+
+        other = threading.Thread(target=elsewhere)
+        other.start()
+        other.join()
+        self.assertIn("the thread that opened it", failures[0])
+        session.close()
+        self.refused(spillway.StateError, "closed", session.start)
+
+    def test_a_fork(self):
+        session = self.open(model(), "64MiB")
+        child = os.fork()
+        if child == 0:
+            try:
+                session.start()
+            except spillway.StateError as error:
+                os._exit(5 if "fork" in str(error) else 6)
+            os._exit(7)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 5)
+        session.close()
+
+    def test_out_of_memory_in_forward_is_torchs_and_the_model_trains_on(self):
+        net = model()
+        session = self.open(net, "4MiB", nvme=None)
+        with self.assertRaises(torch.OutOfMemoryError) as raised, session:
+            net(batch(0))
+        self.assertIn("no host or NVMe budget", str(raised.exception))
+        session.close()
+        self.assertEqual(self.trained(net), self.plain)
+
+    def test_a_write_in_place_raises_torchs_words(self):
+        net = model()
+        session = self.open(net)
+        with session:
+            hidden = net[0](batch(0))
+            loss = hidden.sigmoid().square().mean() + hidden.square().mean()
+            hidden.add_(1)
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            loss.backward()
+        session.close()
+
+
+class Import(unittest.TestCase):
+    def test_another_torch_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(BUILD / "python" / "spillway", pathlib.Path(folder) / "spillway")
+            (pathlib.Path(folder) / "spillway" / "lib" / "torch_version").write_text("1.2.3\n")
+            done = subprocess.run([sys.executable, "-c", "import spillway"], capture_output=True, text=True,
+                                  env=os.environ | {"PYTHONPATH": folder}, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr.splitlines()[-1], "TorchVersionError: this Spillway was built for torch 1.2.3")
+
+
+if __name__ == "__main__":
+    unittest.main()
