@@ -9,19 +9,19 @@ from typing import Any, TypeVar
 
 import torch
 
-from .errors import BudgetError, OptionError, StateError
+from .errors import BudgetError, Error, OptionError, StateError
 from .report import Report
 
 _BUDGETS = ("device_budget", "host_budget", "nvme_budget")
 _Result = TypeVar("_Result")
 
 
-def _named(words: str) -> OptionError | None:
+def _named(words: str) -> Error:
     """The error for "option: why"; the runtime's names of budgets end in _bytes."""
-    option, colon, why = words.partition(": ")
+    option, _, why = words.partition(": ")
     option = option.removesuffix("_bytes")
-    if not colon or not option.isidentifier():
-        return None
+    if option == "state":
+        return StateError(why)
     return (BudgetError if option in _BUDGETS else OptionError)(option, why)
 
 
@@ -32,10 +32,9 @@ def _call(function: Callable[..., _Result], *arguments: Any) -> _Result:
     except torch.OutOfMemoryError:
         raise
     except ValueError as refusal:
-        words = str(refusal).splitlines()[0]
-        raise _named(words) or OptionError("session", words) from None
-    except RuntimeError as refusal:
-        raise StateError(str(refusal).splitlines()[0]) from None
+        raise _named(str(refusal).splitlines()[0]) from None
+    except RuntimeError as failure:
+        raise Error(str(failure).splitlines()[0]) from failure
 
 
 def _typed(budget: int | str | None) -> str:
@@ -91,7 +90,11 @@ class Session:
             policy,
             "" if timeline is None else os.fspath(timeline),
         )
-        self._own()
+        try:
+            self._own()
+        except Error:
+            self.close()  # or it would cap what runs while the error is handled
+            raise
 
     def start(self) -> None:
         """What is saved from now on is the session's."""
@@ -124,8 +127,8 @@ class Session:
 
     def _own(self) -> None:
         tensors = list(_tensors(self._model, self._optimizer))
-        device = _device_of(tensors)
-        if device != self._device:
-            raise OptionError("model", f"it was on {self._device} when the session began and is on {device} now; "
-                                       "open a session after the move")
+        moved = next((p for p in self._model.parameters() if p.device != self._device), None)
+        if moved is not None:
+            raise OptionError("model", f"it was on {self._device} when the session began and has a parameter on "
+                                       f"{moved.device} now; open a session after the move")
         _call(self._runtime.own, tensors)

@@ -269,7 +269,8 @@ std::string Executor::Impl::why_full() {
         return std::all_of(entries.begin(), entries.end(), is_long);
     };
     if (all_are(values_.storable()) && all_are(values_.last_resort())) {
-        return "the host budget is full, and what is left is too long for NVMe";
+        return std::string(ledger_.exists(Pool::host) ? "the host budget is full, and " : "") +
+               "what is left is too long for NVMe";
     }
     return ledger_.exists(Pool::host) ? "the host and NVMe budgets are full"
                                       : "the NVMe budget is full";

@@ -82,7 +82,8 @@ void C10Device::say_pageable(std::int64_t size_bytes, std::string const& why) {
 void* C10Device::try_on(std::int64_t size_bytes, StreamId on, c10::function_ref<void*()> allocate) {
     std::lock_guard const lock(mutex_);
     std::int64_t const used = used_bytes() + rounded(size_bytes);
-    if (limit_bytes_ > 0 && used > limit_bytes_) {
+    std::int64_t const limit = limit_bytes_;
+    if (limit > 0 && used > limit) {
         return nullptr;
     }
     try {

@@ -49,6 +49,8 @@ class C10Device : public Device {
     /// Fails   as map_host_memory
     [[nodiscard]] virtual Result<HostMemory> host_memory(std::int64_t size_bytes);
 
+    /// There is no limit from now on.
+    void end_limit() { limit_bytes_ = 0; }
     /// What holds torch's own pool to the limit, for as long as it lives; null where nothing does.
     /// Handed over once: a session ends before the last block of its device.
     [[nodiscard]] virtual std::shared_ptr<void> take_pool_limit() { return nullptr; }
@@ -106,7 +108,7 @@ class C10Device : public Device {
     c10::impl::VirtualGuardImpl const guard_;
     c10::Stream const copy_out_;
     c10::Stream const copy_in_;
-    std::int64_t const limit_bytes_;
+    std::atomic<std::int64_t> limit_bytes_;
 
     mutable std::mutex mutex_;  ///< of what follows, and from the question for room to its answer
     /// Last given at an address. Torch tells nobody of a block's end; addresses come again.

@@ -34,10 +34,15 @@ std::int64_t memory_bytes() {
                       : limits.machine_bytes;
 }
 
-/// A bad option's name and the reason, in a form that Python takes apart again.
-[[noreturn]] void refuse(std::string const& option, std::string const& why) {
+/// An option's name, or "state", and the reason, in a form that Python takes apart again.
+void refuse(std::string const& option, std::string const& why) {
     TORCH_CHECK_VALUE(false, option, ": ", why);
-    std::abort();
+}
+
+void check_state(bool holds, char const* otherwise) {
+    if (!holds) {
+        refuse("state", otherwise);
+    }
 }
 
 std::int64_t size_of(std::string const& option, std::string const& text, std::int64_t whole_bytes) {
@@ -47,6 +52,9 @@ std::int64_t size_of(std::string const& option, std::string const& text, std::in
     Result<std::int64_t> const size = parse_size(text, whole_bytes);
     if (!size.ok()) {
         refuse(option, size.error().message());
+    }
+    if (*size == 0) {
+        refuse(option, "'" + text + "' is no limit; leave it out where there is to be none");
     }
     return *size;
 }
@@ -83,6 +91,8 @@ class SessionClass final : public torch::CustomClassHolder {
         }
     }
 
+    ~SessionClass() override { std::erase(entered_here(), this); }
+
     void own(std::vector<at::Tensor> const& tensors) {
         try {
             opened().own(tensors);
@@ -92,18 +102,23 @@ class SessionClass final : public torch::CustomClassHolder {
     }
 
     void start() {
-        TORCH_CHECK(
+        check_state(
             !recording_,
             "this session is entered already; leave it before it is entered again, or open another"
         );
         check_here();
         opened().phase(Phase::forward, step_);
         recording_.emplace(opened());
+        entered_here().push_back(this);
     }
 
     void stop() {
-        TORCH_CHECK(recording_, "this session was not started");
+        check_state(recording_.has_value(), "this session was not started");
         check_here();
+        check_state(
+            entered_here().back() == this, "a session that was entered inside it is left first"
+        );
+        entered_here().pop_back();
         recording_.reset();
         opened().phase(Phase::backward, step_);
     }
@@ -114,15 +129,15 @@ class SessionClass final : public torch::CustomClassHolder {
     std::string json() { return to_json(opened().report()); }
 
     void close() {
-        TORCH_CHECK(!recording_, "this session is entered; leave it before it is closed");
+        check_state(!recording_, "this session is entered; leave it before it is closed");
         opened().end_cap();  // torch may keep a graph whose backward failed
         session_.reset();
     }
 
   private:
     Session& opened() {
-        TORCH_CHECK(session_ != nullptr, "this session is closed");
-        TORCH_CHECK(
+        check_state(session_ != nullptr, "this session is closed");
+        check_state(
             ::getpid() == owner_,
             "this session belongs to the process that opened it, not to a fork of that; open one "
             "here"
@@ -131,10 +146,16 @@ class SessionClass final : public torch::CustomClassHolder {
     }
 
     void check_here() const {
-        TORCH_CHECK(
+        check_state(
             std::this_thread::get_id() == thread_,
             "a session is started and stopped on the thread that opened it"
         );
+    }
+
+    /// The sessions that this thread is in, innermost last.
+    static std::vector<SessionClass const*>& entered_here() {
+        static thread_local std::vector<SessionClass const*> entered;
+        return entered;
     }
 
     pid_t const owner_ = ::getpid();

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "torch_driver/allocator.h"
+#include "torch_driver/c10_device.h"
 #include "torch_driver/engine.h"
 #include "torch_driver/operator_name.h"
 #include "torch_driver/torch_version.h"
@@ -201,6 +202,9 @@ void TorchSession::own(std::vector<at::Tensor> const& tensors) {
 void TorchSession::end_cap() {
     caps_ = false;
     pool_limit_.reset();
+    if (auto* const device = dynamic_cast<C10Device*>(device_.get())) {
+        device->end_limit();  // there it counts what all allocate
+    }
 }
 
 std::string TorchSession::place() const {

@@ -190,6 +190,23 @@ TEST(Devices, out_of_memory_says_who_and_what_and_a_smaller_batch_trains_on) {
     expect_to_train(open_on_host(small_options(), values(64)));
 }
 
+TEST(Devices, a_session_whose_cap_has_ended_brings_its_values_back) {
+    auto const session = open_on_host(small_options());
+    allocate_from(session, false);
+    Tensor x = leaf(94);
+    Tensor y = recorded(session, [&] { return chain(chain(x)).sum(); });
+    session->end_cap();
+    Tensor const more_than_the_budget = at::zeros({30 * rows(), rows()}, here());
+    y.backward();
+    here() = c10::Device(c10::kCPU);
+    Tensor plain = leaf(94);
+    chain(chain(plain)).sum().backward();
+    here() = suite().device;
+    EXPECT_TRUE(at::equal(plain.grad(), x.grad().cpu()));
+    session->loop().settle();
+    EXPECT_GT(session->report().loaded_bytes, 0);
+}
+
 TEST(Devices, a_forked_child_ends_and_its_parent_trains_on) {
     auto session = open_on_host(small_options());
     allocate_from(session, false);

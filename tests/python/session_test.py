@@ -174,6 +174,7 @@ class Refusals(Train):
         net = model()
         self.refused(spillway.BudgetError, "device_budget: ", self.open, net, "12")
         self.refused(spillway.BudgetError, "'much' is not a size", self.open, net, "much")
+        self.refused(spillway.BudgetError, "is no limit", self.open, net, 0)
         self.refused(spillway.OptionError, "nvme: ", self.open, net, nvme=self.folder + "/absent")
         self.refused(spillway.OptionError, "policy: ", self.open, net, policy="best")
         self.assertTrue(issubclass(spillway.BudgetError, torch.OutOfMemoryError))
@@ -181,6 +182,10 @@ class Refusals(Train):
 
     def test_parameters_that_leave_nothing_of_the_budget(self):
         self.refused(spillway.BudgetError, "device_budget: ", self.open, model(), "1MiB")
+        try:
+            self.open(model(), "1MiB")
+        except spillway.BudgetError:  # which keeps the frame of that call
+            self.assertEqual(self.trained(model()), self.plain)
 
     def test_a_model_that_was_moved(self):
         net = model()
@@ -195,6 +200,12 @@ class Refusals(Train):
             self.refused(spillway.StateError, "entered already", session.start)
             self.refused(spillway.StateError, "leave it before it is closed", session.close)
         self.refused(spillway.StateError, "not started", session.stop)
+        inner = self.open(model(), "64MiB")
+        session.start()
+        inner.start()
+        self.refused(spillway.StateError, "inside it is left first", session.stop)
+        inner.stop()
+        session.stop()
         failures = []
 
         def elsewhere():
@@ -214,11 +225,13 @@ class Refusals(Train):
         session = self.open(model(), "64MiB")
         child = os.fork()
         if child == 0:
+            code = 7
             try:
                 session.start()
             except spillway.StateError as error:
-                os._exit(5 if "fork" in str(error) else 6)
-            os._exit(7)
+                code = 5 if "fork" in str(error) else 6
+            finally:
+                os._exit(code)
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 5)
         session.close()
 
@@ -249,7 +262,7 @@ class Import(unittest.TestCase):
             shutil.copytree(BUILD / "python" / "spillway", pathlib.Path(folder) / "spillway")
             (pathlib.Path(folder) / "spillway" / "lib" / "torch_version").write_text("1.2.3\n")
             done = subprocess.run([sys.executable, "-c", "import spillway"], capture_output=True, text=True,
-                                  env=os.environ | {"PYTHONPATH": folder}, check=False)
+                                  env=os.environ | {"PYTHONPATH": folder}, check=False, cwd=folder)
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stderr.splitlines()[-1], "TorchVersionError: this Spillway was built for torch 1.2.3")
 
