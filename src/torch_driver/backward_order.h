@@ -4,8 +4,7 @@
 // The order in which torch's engine runs the nodes of a backward.
 #pragma once
 
-#include <torch/csrc/autograd/edge.h>
-#include <torch/csrc/autograd/variable.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <cstddef>
 #include <cstdint>
