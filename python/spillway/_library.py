@@ -21,6 +21,6 @@ def load() -> None:
     if _release(torch.__version__) != built:
         raise TorchVersionError(
             f"this Spillway was built for torch {built}, and torch {_release(torch.__version__)} is installed; "
-            "install torch-spillway again in this environment"
+            "build Spillway against that one"
         )
     torch.classes.load_library(str(_FOLDER / "lib" / "libspillway.so"))

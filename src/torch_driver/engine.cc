@@ -43,8 +43,7 @@ class Carried final : public c10::DebugInfoBase {
         return running_;
     }
     void end() {
-        std::shared_ptr<Running const>
-            going;  // outside the lock: freeing a graph runs foreign code
+        std::shared_ptr<Running const> going;  // goes after the lock: graphs free foreign things
         std::lock_guard const lock(mutex_);
         going.swap(running_);
     }
