@@ -375,6 +375,18 @@ void Arena::set_limit(std::int64_t limit_bytes) {
     cool_down_to(bound_pages());
 }
 
+bool Arena::try_set_limit(std::int64_t limit_bytes) {
+    SPILLWAY_ASSERT(limit_bytes >= kArenaPageBytes, "a limit is a page or more");
+    std::lock_guard const lock(guard_);
+    std::int64_t const pages = limit_bytes / kArenaPageBytes;
+    if (used_pages_ > pages) {
+        return false;
+    }
+    limit_pages_ = pages;
+    cool_down_to(bound_pages());
+    return true;
+}
+
 void Arena::trim() {
     std::lock_guard const lock(guard_);
     cool_down_to(0);

@@ -92,6 +92,8 @@ class Arena {
     /// Sets another limit (0: none). Kept free pages above it are given back at once; live blocks
     /// above it stay, and nothing new is granted until enough of them are freed.
     void set_limit(std::int64_t limit_bytes);
+    /// The same, unless more than that is in use. Returns whether it was set.
+    [[nodiscard]] bool try_set_limit(std::int64_t limit_bytes);
 
     /// Gives all free pages back to the system.
     void trim();

@@ -386,6 +386,44 @@ TEST(CpuDeviceTest, it_is_the_arena_seen_as_a_device) {
     EXPECT_STREQ(to, "bytes");
 }
 
+TEST(CpuDeviceTest, what_it_lends_counts_and_leaves_less_until_it_is_back) {
+    auto const device = *CpuDevice::open({.limit_bytes = 8 * kPage});
+    void* const early = device->try_allocate(6 * kPage, {0});
+    EXPECT_FALSE(device->lend(3 * kPage));
+    device->free(early);
+    ASSERT_TRUE(device->lend(3 * kPage));
+    EXPECT_EQ(device->used_bytes(), 3 * kPage);
+    EXPECT_EQ(device->take_peak(), 6 * kPage) << "not what was in use once and what is lent now";
+    EXPECT_EQ(device->try_allocate(6 * kPage, {0}), nullptr);
+    void* const block = device->try_allocate(5 * kPage, {0});
+    EXPECT_NE(block, nullptr);
+    EXPECT_FALSE(device->lend(kPage));
+    device->take_back(3 * kPage);
+    EXPECT_EQ(device->take_peak(), 8 * kPage);
+    EXPECT_LE(device->usage().resident_peak_bytes, 8 * kPage);
+    void* const more = device->try_allocate(3 * kPage, {0});
+    EXPECT_NE(more, nullptr);
+    device->free(block);
+    device->free(more);
+}
+
+TEST(CpuDeviceTest, a_bound_holds_besides_the_limit) {
+    auto const device = *CpuDevice::open({.limit_bytes = 8 * kPage});
+    device->bound(2 * kPage);
+    EXPECT_EQ(device->limit_bytes(), 8 * kPage);
+    EXPECT_EQ(device->try_allocate(3 * kPage, {0}), nullptr);
+    ASSERT_TRUE(device->lend(kPage));
+    EXPECT_EQ(device->try_allocate(2 * kPage, {0}), nullptr);
+    device->take_back(kPage);
+    device->bound(CpuDevice::kUnbound);
+    void* const block = device->try_allocate(8 * kPage, {0});
+    EXPECT_NE(block, nullptr);
+    device->free(block);
+    auto const free_one = *CpuDevice::open({.limit_bytes = 0});
+    ASSERT_TRUE(free_one->lend(kPage));
+    EXPECT_EQ(free_one->used_bytes(), kPage);
+}
+
 TEST(CpuDeviceTest, what_is_charged_counts_and_leaves_less) {
     auto const device = *CpuDevice::open({.limit_bytes = 8 * kPage});
     device->charge(5 * kPage);

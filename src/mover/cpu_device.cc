@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 namespace spillway {
 
@@ -37,26 +38,75 @@ std::int64_t CpuDevice::size_of(void const* block) const {
 }
 
 DeviceUsage CpuDevice::usage() const {
+    std::lock_guard const lock(limits_);
+    keep_peak();
     ArenaUsage const usage = arena_->usage();
-    std::int64_t const charged = charged_bytes_;
+    std::int64_t const others = charged_bytes_ + lent_bytes_;
+    std::int64_t const resident_peak = usage.resident_peak_bytes + others;
     return {
-        usage.used_bytes + charged,
-        usage.peak_bytes + charged,
-        usage.resident_bytes + charged,
-        usage.resident_peak_bytes + charged,
+        usage.used_bytes + others,
+        all_peak_bytes_,
+        usage.resident_bytes + others,
+        limit_bytes_ > 0 ? std::min(resident_peak, std::max(limit_bytes_, all_peak_bytes_))
+                         : resident_peak,
         usage.allocations};
 }
 
 std::int64_t CpuDevice::take_peak() {
-    return arena_->take_peak() + charged_bytes_;
+    std::lock_guard const lock(limits_);
+    keep_peak();
+    return std::exchange(peak_bytes_, 0);
 }
 
-// Where nothing is left, a page stays: an arena has no limit of 0.
+/// The arena's peak so far goes with what others had then. Called with the mutex held, before that
+/// changes.
+void CpuDevice::keep_peak() const {
+    std::int64_t const peak = arena_->take_peak() + charged_bytes_ + lent_bytes_;
+    peak_bytes_ = std::max(peak_bytes_, peak);
+    all_peak_bytes_ = std::max(all_peak_bytes_, peak);
+}
+
+/// What is left to the arena: 0 is no limit. Where nothing is left, a page stays. Called with the
+/// mutex held.
+std::int64_t CpuDevice::arena_limit_bytes() const {
+    constexpr auto kNone = std::numeric_limits<std::int64_t>::max();
+    std::int64_t const own = limit_bytes_ > 0 ? limit_bytes_ - charged_bytes_ : kNone;
+    std::int64_t const all = bound_bytes_ == kUnbound ? own : std::min(own, bound_bytes_);
+    return all == kNone ? 0 : std::max(all - lent_bytes_, kArenaPageBytes);
+}
+
 void CpuDevice::charge(std::int64_t outside_bytes) {
+    std::lock_guard const lock(limits_);
+    keep_peak();
     charged_bytes_ = outside_bytes;
-    if (limit_bytes_ > 0) {
-        arena_->set_limit(std::max(limit_bytes_ - outside_bytes, kArenaPageBytes));
+    arena_->set_limit(arena_limit_bytes());
+}
+
+bool CpuDevice::lend(std::int64_t bytes) {
+    std::lock_guard const lock(limits_);
+    std::int64_t const limit = arena_limit_bytes();
+    if (limit > 0) {
+        std::int64_t const left = limit - bytes;
+        if (left < kArenaPageBytes || !arena_->try_set_limit(left)) {
+            return false;
+        }
     }
+    keep_peak();
+    lent_bytes_ += bytes;
+    return true;
+}
+
+void CpuDevice::take_back(std::int64_t bytes) {
+    std::lock_guard const lock(limits_);
+    keep_peak();
+    lent_bytes_ -= bytes;
+    arena_->set_limit(arena_limit_bytes());
+}
+
+void CpuDevice::bound(std::int64_t bound_bytes) {
+    std::lock_guard const lock(limits_);
+    bound_bytes_ = bound_bytes;
+    arena_->set_limit(arena_limit_bytes());
 }
 
 Result<void> CpuDevice::copy(void* to, void const* from, std::int64_t size_bytes, StreamId) {

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 namespace spillway {
@@ -36,11 +37,21 @@ class CpuDevice final : public Device {
     [[nodiscard]] std::int64_t size_of(void const* block) const override;
     [[nodiscard]] DeviceUsage usage() const override;
     [[nodiscard]] std::int64_t used_bytes() const override {
-        return arena_->used_bytes() + charged_bytes_;
+        return bounded_bytes() + charged_bytes_;
     }
     [[nodiscard]] std::int64_t take_peak() override;
     [[nodiscard]] std::int64_t limit_bytes() const override { return limit_bytes_; }
     void charge(std::int64_t outside_bytes) override;
+
+    /// Sets `bytes` of what is free aside for another device, whose blocks count here, too. False,
+    /// and nothing is set aside, where fewer are free.
+    [[nodiscard]] bool lend(std::int64_t bytes);
+    void take_back(std::int64_t bytes);
+    /// Besides the limit: blocks and what is lent take at most this. kUnbound: whatever they take.
+    void bound(std::int64_t bound_bytes);
+    static constexpr std::int64_t kUnbound = -1;
+    /// What `bound` bounds.
+    [[nodiscard]] std::int64_t bounded_bytes() const { return arena_->used_bytes() + lent_bytes_; }
 
     [[nodiscard]] StreamId current_stream() const override { return {0}; }
     [[nodiscard]] StreamId stream_of(void const*) const override { return {0}; }
@@ -60,7 +71,16 @@ class CpuDevice final : public Device {
   private:
     std::shared_ptr<Arena> arena_;  ///< the second owner is the allocator of the driver
     std::int64_t const limit_bytes_;
+
+    [[nodiscard]] std::int64_t arena_limit_bytes() const;
+    void keep_peak() const;
+
+    mutable std::mutex limits_;  ///< guards changes of what follows
     std::atomic<std::int64_t> charged_bytes_ = 0;
+    std::atomic<std::int64_t> lent_bytes_ = 0;
+    std::int64_t bound_bytes_ = kUnbound;
+    mutable std::int64_t peak_bytes_ = 0;  ///< since `take_peak`
+    mutable std::int64_t all_peak_bytes_ = 0;
 };
 
 }  // namespace spillway
