@@ -139,6 +139,9 @@ void Loop::store(Command const& command) {
     {
         std::lock_guard const lock(mutex_);
         in_flight_.emplace(command.id, std::move(move));
+        if (options_.keep_trace) {
+            journeys_[command.value].pool = command.pool;
+        }
     }
     mover_->store(command.id, command.block, std::move(source), {});
 }
@@ -164,6 +167,9 @@ Result<void> Loop::bind(Command const& command) {
         std::lock_guard const lock(mutex_);
         memory = returning_.at(command.value).memory;
         returning_.erase(command.value);
+        if (options_.keep_trace) {
+            ++journeys_[command.value].returned;
+        }
     }
     driver_.bind(command.value, memory);
     return {};
@@ -177,6 +183,11 @@ void Loop::drop(Command const& command) {
     bool const came_free = freed >= command.size_bytes;
     (came_free ? report_.freed_bytes : report_.kept_by_others_bytes) += command.size_bytes;
     queued_.push_back(Finished{command.id});
+    if (options_.keep_trace) {
+        Journey& journey = journeys_[command.value];
+        journey.left = true;
+        journey.came_free = journey.came_free || came_free;
+    }
 }
 
 void Loop::wait(Command const& command) {

@@ -9,6 +9,7 @@
 #include "mover/held_bytes.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,16 @@ class Driver {
     /// Values that only the saved graph holds now and that were not told so before (or were handed
     /// out since). Looks at `at_most` candidates.
     [[nodiscard]] virtual std::vector<ValueId> newly_sole(std::size_t at_most) = 0;
+
+    /// Asked before the session's own values leave for an allocation of `size_bytes`: where another
+    /// budget than the session's own is what stops it, makes room there. Asked once more, as the
+    /// `last_resort`, when no value can leave any more: takes back what the session lent. True:
+    /// room was made, so that the caller tries again. May wait.
+    [[nodiscard]] virtual bool borrow(std::int64_t size_bytes, bool last_resort) {
+        (void)size_bytes;
+        (void)last_resort;
+        return false;
+    }
 
     /// For people: "saved tensor [4, 512, 2048] of AddmmBackward0".
     [[nodiscard]] virtual std::string describe(ValueId value) const = 0;

@@ -23,6 +23,9 @@ namespace {
 /// number does not grow.
 constexpr std::size_t kLooksPerSave = 3;
 
+/// Of a trace that nobody may ever ask for: some megabytes.
+constexpr std::size_t kKeptTraceEntries = 20'000;
+
 }  // namespace
 
 Loop::Loop(
@@ -37,6 +40,9 @@ Loop::Loop(
       driver_(driver),
       executor_(options_.executor) {
     report_.device_limit_bytes = options_.executor.device_bytes;
+    if (options_.keep_trace) {
+        trace_.emplace(kKeptTraceEntries);
+    }
     if (!options_.flight_record.empty()) {
         recorder_.emplace(options_.executor);
     }
@@ -345,7 +351,7 @@ Result<void> Loop::make_room_once(std::int64_t size_bytes) {
         if (!sole.empty()) {
             tell(Point{std::move(sole), now}, commands);
         }
-        std::int64_t const room = device_->limit_bytes() - now.used_bytes;
+        std::int64_t const room = options_.executor.device_bytes - now.used_bytes;
         bool const came_free = now.used_bytes < used_before;
         if (!came_free || room < size_bytes) {
             // It did not fit, so what is missing is at least a byte, however the device rounds.
@@ -358,12 +364,18 @@ Result<void> Loop::make_room_once(std::int64_t size_bytes) {
 Result<void> Loop::make_room(std::int64_t size_bytes) {
     std::int64_t const asked_ns = steady_now_ns();
     std::lock_guard const turn(turn_);
+    if (driver_.borrow(size_bytes, false)) {
+        return {};
+    }
     admitting_since_ns_ = asked_ns;
     Result<void> outcome = make_room_once(size_bytes);
     // Where the program runs far ahead of the device, what ended there still holds room on a tier.
     while (!outcome.ok() && mover_->under_way() > 0) {
         mover_->wait_for_any();
         outcome = make_room_once(size_bytes);
+    }
+    if (!outcome.ok() && driver_.borrow(size_bytes, true)) {
+        outcome = {};
     }
     admitted_until(steady_now_ns());
     admitting_since_ns_.reset();

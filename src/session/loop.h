@@ -12,6 +12,7 @@
 #include "session/backlog.h"
 #include "session/driver.h"
 #include "session/flight_recorder.h"
+#include "session/journey.h"
 #include "session/trace_recorder.h"
 #include "timeline/report.h"
 
@@ -21,6 +22,7 @@
 #include <atomic>
 #include <cstdint>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -37,6 +39,7 @@ struct LoopOptions {
     /// File for the last steps' trace, written at the end, however that comes; or empty. The mover
     /// measures then (MoverOptions).
     std::string trace_file;
+    bool keep_trace = false;  ///< without a file, too: for `write_trace_now`; of fewer steps
 };
 
 /// Thread  program events from any number of program threads, which take turns: a reply is carried
@@ -60,6 +63,10 @@ class Loop {
     [[nodiscard]] Result<void> open_log();
     /// The same for the trace.
     [[nodiscard]] Result<void> open_trace();
+    /// What is kept of the trace, into another file.
+    ///
+    /// Fails   Errc::io naming the file; Errc::unsupported: nothing is kept
+    [[nodiscard]] Result<void> write_trace_now(std::string const& path);
 
     // Program events.
     void begin_step(std::int64_t step);
@@ -88,6 +95,9 @@ class Loop {
     void settle();
 
     [[nodiscard]] Report report() const;
+    /// Where values have been since `begin_journeys`, where the trace is kept.
+    [[nodiscard]] std::map<ValueId, Journey> journeys() const;
+    void begin_journeys();
     [[nodiscard]] Phase current_phase() const;
     [[nodiscard]] std::int64_t step() const;
     [[nodiscard]] LedgerView ledger() const;
@@ -158,6 +168,7 @@ class Loop {
     std::optional<std::ofstream> log_;
     std::optional<FlightRecorder> recorder_;
     std::optional<TraceRecorder> trace_;
+    std::map<ValueId, Journey> journeys_;
     Phase phase_ = Phase::setup;
     std::int64_t step_ = 0;
     Report report_;

@@ -64,6 +64,9 @@ void Loop::count_stall(Moving const& waited_for, std::int64_t waited_ns) {
     if (trace_) {
         trace_->stalled(cause, {now_ns - waited_ns, now_ns});
     }
+    if (options_.keep_trace) {
+        journeys_[waited_for.value].waited_ns += waited_ns;
+    }
 }
 
 /// Room was being made until then, without a wait, if it is being made.
@@ -79,7 +82,7 @@ void Loop::admitted_until(std::int64_t end_ns) {
 }
 
 Loop::Moving Loop::moving(Command const& command, std::int64_t size_bytes) {
-    std::string text = options_.trace_file.empty() ? "" : driver_.describe(command.value);
+    std::string text = trace_ ? driver_.describe(command.value) : "";
     return {command.kind, command.pool, command.value, size_bytes, std::move(text)};
 }
 
@@ -129,7 +132,7 @@ void Loop::trace_stream_stalls() {
 
 void Loop::write_trace() {
     std::lock_guard const lock(mutex_);
-    if (!trace_) {
+    if (!trace_ || options_.trace_file.empty()) {
         return;
     }
     trace_stream_stalls();
@@ -138,6 +141,25 @@ void Loop::write_trace() {
     if (!written.ok()) {
         say_once(written.error().message());
     }
+}
+
+Result<void> Loop::write_trace_now(std::string const& path) {
+    std::lock_guard const lock(mutex_);
+    if (!trace_) {
+        return Error{Errc::unsupported, "this session keeps no trace", ""};
+    }
+    trace_stream_stalls();
+    return trace_->write_to(path);
+}
+
+std::map<ValueId, Journey> Loop::journeys() const {
+    std::lock_guard const lock(mutex_);
+    return journeys_;
+}
+
+void Loop::begin_journeys() {
+    std::lock_guard const lock(mutex_);
+    journeys_.clear();
 }
 
 Report Loop::report() const {

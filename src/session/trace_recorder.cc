@@ -38,7 +38,7 @@ void TraceRecorder::begin_step() {
 }
 
 bool TraceRecorder::has_room() {
-    if (entries_ >= most_entries_) {
+    if (entries_ >= most_entries_ && !path_.empty()) {
         say_once(
             "the trace grows too long: it leaves out its oldest steps, or the end of a very long "
             "one"
@@ -93,9 +93,18 @@ Timeline TraceRecorder::timeline() const {
 }
 
 Result<void> TraceRecorder::write() {
-    file_ << to_chrome_trace(timeline()) << std::flush;
-    if (!file_) {
-        return Error{Errc::io, "cannot write the trace", path_};
+    return write(file_, path_);
+}
+
+Result<void> TraceRecorder::write_to(std::string const& path) const {
+    std::ofstream file(path, std::ios::trunc);
+    return write(file, path);
+}
+
+Result<void> TraceRecorder::write(std::ofstream& file, std::string const& path) const {
+    file << to_chrome_trace(timeline()) << std::flush;
+    if (!file) {
+        return Error{Errc::io, "cannot write the trace", path};
     }
     return {};
 }

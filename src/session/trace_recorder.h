@@ -43,8 +43,13 @@ class TraceRecorder {
     [[nodiscard]] Timeline timeline() const;
     /// Fails   Errc::io naming the file
     [[nodiscard]] Result<void> write();
+    /// The same into a file of that name, while more may come.
+    ///
+    /// Fails   Errc::io naming the file
+    [[nodiscard]] Result<void> write_to(std::string const& path) const;
 
   private:
+    [[nodiscard]] Result<void> write(std::ofstream& file, std::string const& path) const;
     [[nodiscard]] bool has_room();
     [[nodiscard]] Timeline& now() { return steps_.back(); }
 
