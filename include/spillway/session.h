@@ -29,7 +29,7 @@ namespace spillway {
 
 class TorchSession;  // the implementation, in src/torch_driver
 class OperatorWatch;
-struct Recorder;
+class Entered;
 
 /// What a session may use. Budgets are bytes; 0 means none of it (device: no cap; host: none on the
 /// CPU and beside an NVMe folder, else four times the device budget or half of what is left,
@@ -42,11 +42,13 @@ struct SessionOptions {
     bool nvme_allow_tmpfs = false;
     std::string policy = "online";      ///< "online" or "keep_all"
     std::int64_t min_value_bytes = -1;  ///< smaller saved tensors stay; -1: 64 KiB
-    bool whole_process = false;         ///< count every thread's allocations, not the opener's only
-    std::string record_events = {};     ///< a file for the event and command log; empty: none
-    std::string flight_record = {};     ///< a file for the last steps' log, written when one fails
-    std::string device = "cpu";         ///< "cpu", "cuda", "cuda:1"
-    std::string trace_file = {};  ///< a file for trace viewers, filled when the session closes
+    bool cap_from_open = true;   ///< false, on the CPU: only while a Recording or its graph lives
+    bool whole_process = false;  ///< count every thread's allocations, not the opener's only
+    std::string record_events = {};  ///< a file for the event and command log; empty: none
+    std::string flight_record = {};  ///< a file for the last steps' log, written when one fails
+    std::string device = "cpu";      ///< "cpu", "cuda", "cuda:1"
+    std::string trace_file = {};     ///< a file for trace viewers, filled when the session closes
+    bool keep_trace = false;         ///< keeps the last steps for `write_trace` instead
 };
 
 /// An option that cannot be: thrown by `Session::open`, with one line that says why.
@@ -86,8 +88,10 @@ class Session {
     /// they are never moved. Call again when storages change. They count in the device budget,
     /// whether they were allocated in this session or before it.
     ///
+    /// `names`, if given, are theirs in the same order, for `explain`.
+    ///
     /// Errors  BadOption "device_budget_bytes" when they leave nothing of it
-    void own(std::vector<at::Tensor> const& tensors);
+    void own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names = {});
 
     /// Says which part of the step starts now; peaks and messages are told by phase. Messages tell
     /// `step` as it is given.
@@ -99,6 +103,16 @@ class Session {
     /// What was done so far.
     [[nodiscard]] Report report() const;
 
+    /// For people: every tensor that the last forward saved in `module` (empty: anywhere), its
+    /// bytes, and why it stayed or where it went; where `keep_trace` was asked. A module is known
+    /// by its parameters' names.
+    [[nodiscard]] std::string explain(std::string const& module) const;
+
+    /// The last steps as a trace viewer opens them (Chrome's JSON), where `keep_trace` was asked.
+    ///
+    /// Errors  BadOption "trace_file": it cannot be written, or nothing is kept
+    void write_trace(std::string const& file) const;
+
   private:
     friend class Recording;
     explicit Session(std::shared_ptr<TorchSession> impl);
@@ -107,7 +121,8 @@ class Session {
 };
 
 /// While it lives, tensors that autograd saves on this thread are Spillway's to keep or move.
-/// Leaving it stops recording only: backward is right inside and outside.
+/// Leaving it stops recording only: backward is right inside and outside. Inside another one, the
+/// inner session takes what is saved, and what is allocated counts for both.
 class Recording {
   public:
     explicit Recording(Session& session);
@@ -116,7 +131,7 @@ class Recording {
     Recording& operator=(Recording const&) = delete;
 
   private:
-    std::unique_ptr<Recorder> outer_;
+    std::unique_ptr<Entered> entered_;
 };
 
 /// What stock torch allocates on the CPU, counted and passed through; for measurements of plain

@@ -7,6 +7,7 @@
 #include "spillway/session.h"
 #include "torch_driver/c10_device.h"
 #include "torch_driver/device_allocator.h"
+#include "torch_driver/session_stack.h"
 #include "torch_driver/torch_session.h"
 
 #include <c10/core/Allocator.h>
@@ -24,9 +25,9 @@ namespace spillway {
 namespace {
 
 /// Sessions are found through weak pointers: a closed one allocates no more, whoever closed it.
-std::weak_ptr<TorchSession>& thread_session() {
-    static thread_local std::weak_ptr<TorchSession> session;
-    return session;
+SessionStack& thread_sessions() {
+    static thread_local SessionStack sessions;
+    return sessions;
 }
 
 struct ProcessSession {
@@ -41,8 +42,7 @@ ProcessSession& process_session() {
 }
 
 std::shared_ptr<TorchSession> session_of_this_thread() {
-    if (std::shared_ptr<TorchSession> session = thread_session().lock();
-        session != nullptr && session->caps()) {
+    if (std::shared_ptr<TorchSession> session = thread_sessions().innermost()) {
         return session;
     }
     ProcessSession& process = process_session();
@@ -146,11 +146,11 @@ void install_allocator() {
 }
 
 void allocate_from(std::shared_ptr<TorchSession> const& session, bool whole_process) {
-    if (auto device = std::dynamic_pointer_cast<C10Device>(session->device())) {
-        allocate_on_device_from(session, std::move(device));
+    if (auto const* const device = dynamic_cast<C10Device const*>(session->device().get())) {
+        allocate_on_device_from(session, device->where());
         return;
     }
-    thread_session() = session;
+    thread_sessions().enter(session);
     if (whole_process) {
         ProcessSession& process = process_session();
         std::lock_guard const lock(process.guard);

@@ -19,8 +19,8 @@ void install_allocator();
 void free_block(void* block);
 
 /// From now on the calling thread's (or, `whole_process`, every thread's) CPU allocations come from
-/// `session`, until it is closed; where its device is another one, every thread's on that device. A
-/// later call takes its place.
+/// `session`, while it caps; where its device is another one, every thread's on that device. A
+/// later call takes its place until that one's session caps no more; then this one's goes on.
 void allocate_from(std::shared_ptr<TorchSession> const& session, bool whole_process);
 
 }  // namespace spillway

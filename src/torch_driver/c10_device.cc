@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <exception>
 #include <utility>
+#include <vector>
 
 namespace spillway {
 
@@ -43,13 +44,34 @@ std::int64_t current(c10::CachingDeviceAllocator::StatArray const& stat) {
 
 }  // namespace
 
+/// Sessions of one device hear of each other's blocks: addresses come again.
+struct C10Device::Siblings {
+    mutable std::mutex guard;
+    std::vector<C10Device*> devices;
+
+    static Siblings& get() {
+        static auto* const siblings = new Siblings;  // leaked: graphs may outlive main()
+        return *siblings;
+    }
+};
+
 C10Device::C10Device(c10::Device where, c10::DeviceAllocator& allocator, std::int64_t limit_bytes)
     : where_(where),
       allocator_(allocator),
       guard_(where.type()),
       copy_out_(guard_.getStreamFromGlobalPool(where, true)),
       copy_in_(guard_.getStreamFromGlobalPool(where, true)),
-      limit_bytes_(limit_bytes) {}
+      limit_bytes_(limit_bytes) {
+    Siblings& siblings = Siblings::get();
+    std::lock_guard const lock(siblings.guard);
+    siblings.devices.push_back(this);
+}
+
+C10Device::~C10Device() {
+    Siblings& siblings = Siblings::get();
+    std::lock_guard const lock(siblings.guard);
+    std::erase(siblings.devices, this);
+}
 
 Result<HostMemory> C10Device::host_memory(std::int64_t size_bytes) {
     try {
@@ -79,23 +101,41 @@ void C10Device::say_pageable(std::int64_t size_bytes, std::string const& why) {
     );
 }
 
+/// Under the limit, or nullptr.
 void* C10Device::try_on(std::int64_t size_bytes, StreamId on, c10::function_ref<void*()> allocate) {
-    std::lock_guard const lock(mutex_);
-    std::int64_t const used = used_bytes() + rounded(size_bytes);
-    std::int64_t const limit = limit_bytes_;
-    if (limit > 0 && used > limit) {
-        return nullptr;
+    void* block = nullptr;
+    Block const given{rounded(size_bytes), on};
+    {
+        std::lock_guard const lock(mutex_);
+        std::int64_t const used = used_bytes() + given.size_bytes;
+        std::int64_t const limit = limit_bytes();
+        if (limit > 0 && used > limit) {
+            return nullptr;
+        }
+        try {
+            block = allocate();
+        } catch (c10::OutOfMemoryError const&) {
+            return nullptr;  // the device, or torch's pool, is in pieces or full
+        }
+        note_given(block, given, used);
     }
-    try {
-        void* const block = allocate();
-        blocks_[block] = {rounded(size_bytes), on};
-        std::int64_t const now = std::max(used, used_bytes());  // a pool may give more than asked
-        peak_bytes_ = std::max(peak_bytes_, now);
-        all_peak_bytes_ = std::max(all_peak_bytes_, now);
-        return block;
-    } catch (c10::OutOfMemoryError const&) {
-        return nullptr;  // the device, or torch's pool, is in pieces or full
+    Siblings const& siblings = Siblings::get();
+    std::lock_guard const lock(siblings.guard);
+    for (C10Device* const other : siblings.devices) {
+        if (other != this && other->where_ == where_) {
+            std::lock_guard const its_lock(other->mutex_);
+            other->note_given(block, given, 0);
+        }
     }
+    return block;
+}
+
+/// Called with the mutex held.
+void C10Device::note_given(void const* block, Block const& given, std::int64_t used_bytes_then) {
+    blocks_[block] = given;
+    std::int64_t const now = std::max(used_bytes_then, used_bytes());  // a pool may give more
+    peak_bytes_ = std::max(peak_bytes_, now);
+    all_peak_bytes_ = std::max(all_peak_bytes_, now);
 }
 
 Error C10Device::refusal(std::exception const& failure) const {
@@ -169,6 +209,12 @@ std::int64_t C10Device::other_bytes() const {
 std::int64_t C10Device::take_peak() {
     std::lock_guard const lock(mutex_);
     return std::max(std::exchange(peak_bytes_, 0), used_bytes());
+}
+
+std::int64_t C10Device::limit_bytes() const {
+    std::int64_t const limit = limit_bytes_;
+    std::int64_t const bound = bound_bytes_;
+    return bound < 0 ? limit : limit == 0 ? bound : std::min(limit, bound);
 }
 
 // What is on the device counts already.

@@ -32,6 +32,7 @@ class C10Device : public Device {
     /// `allocator` gives the bytes and tells its statistics; it stands behind ours, if that is
     /// installed. `limit_bytes` 0: none.
     C10Device(c10::Device where, c10::DeviceAllocator& allocator, std::int64_t limit_bytes);
+    ~C10Device() override;
 
     [[nodiscard]] c10::Device where() const { return where_; }
     /// How a block is freed; a storage with this deleter has one of the allocator's blocks, whole.
@@ -51,6 +52,8 @@ class C10Device : public Device {
 
     /// There is no limit from now on.
     void end_limit() { limit_bytes_ = 0; }
+    /// Besides the limit: all that is allocated is at most this. -1: whatever it is.
+    void bound(std::int64_t bound_bytes) { bound_bytes_ = bound_bytes; }
     /// What holds torch's own pool to the limit, for as long as it lives; null where nothing does.
     /// Handed over once: a session ends before the last block of its device.
     [[nodiscard]] virtual std::shared_ptr<void> take_pool_limit() { return nullptr; }
@@ -66,7 +69,7 @@ class C10Device : public Device {
     [[nodiscard]] std::int64_t other_bytes() const override;
     [[nodiscard]] std::int64_t used_bytes() const override;
     [[nodiscard]] std::int64_t take_peak() override;
-    [[nodiscard]] std::int64_t limit_bytes() const override { return limit_bytes_; }
+    [[nodiscard]] std::int64_t limit_bytes() const override;
     void charge(std::int64_t outside_bytes) override;
 
     void enter_thread() override;
@@ -99,8 +102,11 @@ class C10Device : public Device {
         StreamId stream;
     };
 
+    struct Siblings;
+
     [[nodiscard]] static StreamId id_of(c10::Stream const& stream) { return {stream.id()}; }
     void has_failed(std::exception const& failure) const;
+    void note_given(void const* block, Block const& given, std::int64_t used_bytes_then);
     void* try_on(std::int64_t size_bytes, StreamId stream, c10::function_ref<void*()> allocate);
 
     c10::Device const where_;
@@ -109,6 +115,7 @@ class C10Device : public Device {
     c10::Stream const copy_out_;
     c10::Stream const copy_in_;
     std::atomic<std::int64_t> limit_bytes_;
+    std::atomic<std::int64_t> bound_bytes_ = -1;
 
     mutable std::mutex mutex_;  ///< of what follows, and from the question for room to its answer
     /// Last given at an address. Torch tells nobody of a block's end; addresses come again.

@@ -10,45 +10,67 @@
 
 #include <ATen/Context.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAMacros.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 #include <cuda_runtime_api.h>
 
-#include <array>
-#include <atomic>
+#include <algorithm>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace spillway {
 
 namespace {
 
-/// Holds torch's pool of a GPU to a limit. A session that is closed lifts its own only.
+/// Holds torch's pool of a GPU to a limit, the least of those that live.
 class PoolLimit {
   public:
-    explicit PoolLimit(c10::Device where) : where_(where) { holder() = this; }
+    PoolLimit(c10::Device where, std::int64_t limit_bytes)
+        : where_(where), limit_bytes_(limit_bytes) {
+        std::lock_guard const lock(guard());
+        all().push_back(this);
+    }
     PoolLimit(PoolLimit const&) = delete;
     PoolLimit& operator=(PoolLimit const&) = delete;
     ~PoolLimit() {
-        PoolLimit const* self = this;
-        if (holder().compare_exchange_strong(self, nullptr)) {
-            try {
-                (void)limit_cuda_pool(where_.index(), 0);
-            } catch (std::exception const&) {  // the GPU has failed, which torch's next call says
-            }
+        {
+            std::lock_guard const lock(guard());
+            std::erase(all(), this);
+        }
+        try {
+            (void)apply();
+        } catch (std::exception const&) {  // the GPU has failed, which torch's next call says
         }
     }
 
+    /// Fails   as limit_cuda_pool
+    [[nodiscard]] Result<void> apply() const {
+        std::lock_guard const lock(guard());
+        std::int64_t least = 0;
+        for (PoolLimit const* const limit : all()) {
+            if (limit->where_ == where_ && limit->limit_bytes_ > 0) {
+                least = least == 0 ? limit->limit_bytes_ : std::min(least, limit->limit_bytes_);
+            }
+        }
+        return limit_cuda_pool(where_.index(), least);
+    }
+
   private:
-    [[nodiscard]] std::atomic<PoolLimit const*>& holder() const {
-        static std::array<std::atomic<PoolLimit const*>, C10_COMPILE_TIME_MAX_GPUS> holders{};
-        return holders.at(static_cast<std::size_t>(where_.index()));
+    static std::mutex& guard() {
+        static auto* const mutex = new std::mutex;  // leaked: graphs may outlive main()
+        return *mutex;
+    }
+    static std::vector<PoolLimit const*>& all() {
+        static auto* const limits = new std::vector<PoolLimit const*>;
+        return *limits;
     }
 
     c10::Device const where_;
+    std::int64_t const limit_bytes_;
 };
 
 class CudaDevice final : public C10Device {
@@ -57,8 +79,10 @@ class CudaDevice final : public C10Device {
 
     /// Fails   as limit_cuda_pool
     Result<void> limit_pool() {
-        pool_limit_ = std::make_shared<PoolLimit>(where());
-        return limit_cuda_pool(where().index(), limit_bytes());
+        auto limit = std::make_shared<PoolLimit>(where(), limit_bytes());
+        Result<void> applied = limit->apply();
+        pool_limit_ = std::move(limit);
+        return applied;
     }
     std::shared_ptr<void> take_pool_limit() override { return std::exchange(pool_limit_, nullptr); }
 

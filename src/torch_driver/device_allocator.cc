@@ -6,6 +6,7 @@
 #include "torch_driver/c10_device.h"
 #include "torch_driver/cuda_allocator.h"
 #include "torch_driver/restored_block.h"
+#include "torch_driver/session_stack.h"
 #include "torch_driver/torch_session.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -22,23 +23,17 @@ namespace {
 
 constexpr std::uint8_t kPriority = 100;  // above torch's own allocators
 
-/// Who allocates on a device. The session is found through a weak pointer: a closed one allocates
-/// no more, whoever closed it.
-struct Owner {
-    std::weak_ptr<TorchSession> session;
-    std::weak_ptr<C10Device> device;
-};
-
+/// Who allocates on a device.
 class Owners {
   public:
-    void set(c10::Device device, Owner owner) {
+    void enter(c10::Device device, std::shared_ptr<TorchSession> const& session) {
         std::lock_guard const lock(guard_);
-        owners_[{device.type(), device.index()}] = std::move(owner);
+        owners_[{device.type(), device.index()}].enter(session);
     }
-    Owner of(c10::Device device) {
+    std::shared_ptr<TorchSession> of(c10::Device device) {
         std::lock_guard const lock(guard_);
         auto const at = owners_.find({device.type(), device.index()});
-        return at == owners_.end() ? Owner{} : at->second;
+        return at == owners_.end() ? nullptr : at->second.innermost();
     }
     static Owners& get() {
         static auto* const owners = new Owners;  // leaked: tensors outlive main()
@@ -47,7 +42,7 @@ class Owners {
 
   private:
     std::mutex guard_;
-    std::map<std::pair<c10::DeviceType, c10::DeviceIndex>, Owner> owners_;
+    std::map<std::pair<c10::DeviceType, c10::DeviceIndex>, SessionStack> owners_;
 };
 
 void allocate_through(
@@ -56,13 +51,12 @@ void allocate_through(
     std::optional<c10::Stream> stream,
     c10::function_ref<void*()> allocate
 ) {
-    Owner const owner = Owners::get().of(device);
-    std::shared_ptr<TorchSession> const session = owner.session.lock();
-    std::shared_ptr<C10Device> const limited = owner.device.lock();
-    if (session == nullptr || limited == nullptr || !session->caps()) {
+    std::shared_ptr<TorchSession> const session = Owners::get().of(device);
+    if (session == nullptr) {
         allocate();
         return;
     }
+    auto const limited = std::static_pointer_cast<C10Device>(session->device());
     auto const count = static_cast<std::int64_t>(size_bytes);
     session->make_room_until(count, [&] {
         StreamId const on = stream ? StreamId{stream->id()} : limited->current_stream();
@@ -135,11 +129,8 @@ c10::DeviceAllocator* install_device_allocator(c10::DeviceType type) {
     return inner;
 }
 
-void allocate_on_device_from(
-    std::shared_ptr<TorchSession> const& session, std::shared_ptr<C10Device> device
-) {
-    c10::Device const where = device->where();
-    Owners::get().set(where, {session, device});
+void allocate_on_device_from(std::shared_ptr<TorchSession> const& session, c10::Device device) {
+    Owners::get().enter(device, session);
 }
 
 }  // namespace spillway

@@ -12,17 +12,14 @@
 
 namespace spillway {
 
-class C10Device;
 class TorchSession;
 
 /// Puts ours in front of torch's for devices of `type`, once a process. Returns the one behind;
 /// nullptr, and nothing is changed, where that tells no statistics.
 c10::DeviceAllocator* install_device_allocator(c10::DeviceType type);
 
-/// From now on what any thread allocates on `device` goes through `session`, until it is closed. A
-/// later call takes its place.
-void allocate_on_device_from(
-    std::shared_ptr<TorchSession> const& session, std::shared_ptr<C10Device> device
-);
+/// From now on what any thread allocates on `device`, which is the session's, goes through
+/// `session`, while it caps. A later call takes its place until that one's session caps no more.
+void allocate_on_device_from(std::shared_ptr<TorchSession> const& session, c10::Device device);
 
 }  // namespace spillway

@@ -48,18 +48,30 @@ Registry::Registry(std::shared_ptr<Device> device, TorchPlace place, std::int64_
       min_value_bytes_(min_value_bytes),
       plain_keys_(keys_of_plain_tensor(place.device)) {}
 
-std::int64_t Registry::own(std::vector<at::Tensor> const& tensors) {
+std::int64_t Registry::own(
+    std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names
+) {
     std::lock_guard const lock(mutex_);
-    std::erase_if(owned_, [](auto const& item) { return item.second.expired(); });
-    for (at::Tensor const& tensor : tensors) {
-        if (tensor.defined() && tensor.has_storage()) {
-            auto storage = tensor.storage().getWeakStorageImpl();
-            owned_.insert_or_assign(tensor.storage().unsafeGetStorageImpl(), std::move(storage));
+    std::erase_if(owned_, [](auto const& item) { return item.second.storage.expired(); });
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+        at::Tensor const& tensor = tensors[i];
+        if (!tensor.defined() || !tensor.has_storage()) {
+            continue;
         }
+        std::int32_t name = -1;
+        if (keeps_saves_ && i < names.size() && !names[i].empty()) {
+            auto const [at, is_new] = names_.try_emplace(names[i], 0);
+            at->second = is_new ? saves_.add_name(names[i]) : at->second;
+            name = at->second;
+        }
+        owned_.insert_or_assign(
+            tensor.storage().unsafeGetStorageImpl(),
+            Owned{tensor.storage().getWeakStorageImpl(), name}
+        );
     }
     std::int64_t outside_bytes = 0;
-    for (auto const& [impl, weak] : owned_) {
-        auto const storage = weak.lock();
+    for (auto const& [impl, owned] : owned_) {
+        auto const storage = owned.storage.lock();
         if (storage.defined() && storage->device() == place_.device &&
             !device_.owns(storage->data())) {
             outside_bytes += static_cast<std::int64_t>(storage->nbytes());
@@ -69,14 +81,50 @@ std::int64_t Registry::own(std::vector<at::Tensor> const& tensors) {
 }
 
 /// Called with the mutex held.
-bool Registry::may_move(at::Tensor const& tensor, c10::StorageImpl const& storage) const {
+Stay Registry::stay_of(at::Tensor const& tensor, c10::StorageImpl const& storage) const {
     auto const size_bytes = static_cast<std::int64_t>(storage.nbytes());
     c10::DataPtr const& data = storage.data_ptr();
     bool const is_whole = data.get_deleter() == place_.free_block || is_restored(data);
-    return tensor.key_set() == plain_keys_ && storage.device() == place_.device &&
-           size_bytes >= min_value_bytes_ && size_bytes <= place_.max_value_bytes && is_whole &&
-           device_.owns(data.get()) && stream_is_known(data.get()) &&
-           owned_.count(const_cast<c10::StorageImpl*>(&storage)) == 0;
+    if (tensor.key_set() != plain_keys_) {
+        return storage.device() == place_.device ? Stay::no_plain_tensor : Stay::other_device;
+    }
+    if (storage.device() != place_.device) {
+        return Stay::other_device;
+    }
+    if (owned_.count(const_cast<c10::StorageImpl*>(&storage)) != 0) {
+        return Stay::owned;
+    }
+    if (size_bytes < min_value_bytes_) {
+        return Stay::small;
+    }
+    if (size_bytes > place_.max_value_bytes) {
+        return Stay::long_for_tier;
+    }
+    bool const is_ours = is_whole && device_.owns(data.get()) && stream_is_known(data.get());
+    return is_ours ? Stay::may_leave : Stay::foreign_block;
+}
+
+/// Called with the mutex held.
+void Registry::log_save(SavedHook const& hook, c10::StorageImpl const& storage, Stay stay) {
+    if (!keeps_saves_) {
+        return;
+    }
+    auto const owned =
+        stay == Stay::owned ? owned_.find(const_cast<c10::StorageImpl*>(&storage)) : owned_.end();
+    saves_.add(
+        {.node = hook.node_number_,
+         .origin = hook.origin_,
+         .value = hook.value_,
+         .size_bytes = static_cast<std::int64_t>(storage.nbytes()),
+         .stay = stay,
+         .name = owned == owned_.end() ? -1 : owned->second.name}
+    );
+}
+
+std::string Registry::explain(std::string const& module, std::map<ValueId, Journey> const& journeys)
+    const {
+    std::lock_guard const lock(mutex_);
+    return saves_.explain(module, journeys);
 }
 
 /// Where streams order, a block whose stream nobody knows (allocated before the session) stays.
@@ -109,6 +157,7 @@ void Registry::begin_pass() {
     for (auto& [key, producer] : producers_) {
         producer.saved = 0;
     }
+    saves_.begin_pass();
 }
 
 Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh& fresh) {
@@ -117,7 +166,9 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh&
     }
     c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
     std::lock_guard const lock(mutex_);
-    if (!may_move(tensor, *storage)) {
+    Stay const stay = stay_of(tensor, *storage);
+    if (stay != Stay::may_leave) {
+        log_save(hook, *storage, stay);
         return Filed::passed;
     }
     add_user_here(*storage);
@@ -129,6 +180,7 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh&
             add_stream(entry, device_.current_stream());
             hook.value_ = known->second;
             hook.filed_ = &entry;
+            log_save(hook, *storage, stay);
             return Filed::known;
         }
         known->second = ValueId{next_value_};  // written in place since: another value
@@ -146,6 +198,7 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh&
     hook.filed_->home = home.valid() ? home : hook.filed_->user;
     add_stream(*hook.filed_, hook.filed_->home);
     add_stream(*hook.filed_, hook.filed_->user);
+    log_save(hook, *storage, stay);
     not_sole_.push_back(hook.value_);
     if (not_sole_.size() > 2 * entries_.size() + 64) {  // nobody asked for long
         std::erase_if(not_sole_, [this](ValueId value) { return entries_.count(value) == 0; });
@@ -294,6 +347,9 @@ HeldBytes Registry::bytes_of(ValueId value) {
         return {};
     }
     c10::Storage storage = at->second.hooks.front()->kept_.storage();
+    if (storage.nbytes() != at->second.storage_bytes) {
+        return {};  // resized since, as FSDP does between uses: its owner fills it again
+    }
     auto* const first = static_cast<std::byte*>(storage.mutable_data());
     // In place a block moves whole, for direct I/O; what a copy moves is what torch asked for.
     auto const count = device_.is_host() ? static_cast<std::size_t>(at->second.size_bytes)

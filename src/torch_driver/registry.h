@@ -8,6 +8,7 @@
 #include "base/ids.h"
 #include "mover/device.h"
 #include "session/driver.h"
+#include "torch_driver/save_log.h"
 #include "torch_driver/saved_hook.h"
 #include "torch_driver/session_device.h"
 #include "trace/slot.h"
@@ -50,7 +51,10 @@ class Registry final : public Driver {
 
     /// Storages that are not activations; further calls add to them. Returns the bytes of those
     /// that live and that the device's allocator did not give.
-    [[nodiscard]] std::int64_t own(std::vector<at::Tensor> const& tensors);
+    /// `names`, where given, are theirs, for people.
+    [[nodiscard]] std::int64_t own(
+        std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names
+    );
 
     /// What became of a tensor that was saved.
     enum class Filed : std::uint8_t {
@@ -66,6 +70,12 @@ class Registry final : public Driver {
 
     /// A forward begins: slots are counted afresh.
     void begin_pass();
+
+    /// SaveLog::explain; what is told there is kept from now on.
+    void keep_saves() { keeps_saves_ = true; }
+    [[nodiscard]] std::string explain(
+        std::string const& module, std::map<ValueId, Journey> const& journeys
+    ) const;
 
     /// Files the hook, which keeps `tensor`'s alias, under its storage's value if the tensor may be
     /// moved: a plain strided tensor, no subclass, large enough, on a storage that the
@@ -93,12 +103,17 @@ class Registry final : public Driver {
 
     /// Called when a value's last hook is gone, with no lock held.
     std::function<void(ValueId)> on_dropped;
+    /// Driver::borrow.
+    std::function<bool(std::int64_t, bool)> on_short;
 
     HeldBytes bytes_of(ValueId value) override;
     [[nodiscard]] StreamId stream_of(ValueId value) override;
     void drop(ValueId value) override;
     void bind(ValueId value, void* memory) override;
     [[nodiscard]] std::vector<ValueId> newly_sole(std::size_t at_most) override;
+    [[nodiscard]] bool borrow(std::int64_t size_bytes, bool last_resort) override {
+        return on_short(size_bytes, last_resort);
+    }
     [[nodiscard]] std::string describe(ValueId value) const override;
 
   private:
@@ -108,7 +123,13 @@ class Registry final : public Driver {
         std::int32_t saved = 0;  ///< values since the pass began
     };
 
-    [[nodiscard]] bool may_move(at::Tensor const& tensor, c10::StorageImpl const& storage) const;
+    struct Owned {
+        c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+        std::int32_t name = -1;
+    };
+
+    [[nodiscard]] Stay stay_of(at::Tensor const& tensor, c10::StorageImpl const& storage) const;
+    void log_save(SavedHook const& hook, c10::StorageImpl const& storage, Stay stay);
     [[nodiscard]] Slot slot_of(Origin const& origin);
     [[nodiscard]] bool is_sole(SavedValue const& entry) const;
     void unlink_storage(ValueId value, SavedValue& entry);
@@ -127,7 +148,10 @@ class Registry final : public Driver {
     c10::DispatchKeySet const plain_keys_;
 
     mutable std::mutex mutex_;
-    std::unordered_map<c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> owned_;
+    std::unordered_map<c10::StorageImpl*, Owned> owned_;
+    std::unordered_map<std::string, std::int32_t> names_;  ///< in the log
+    SaveLog saves_;
+    bool keeps_saves_ = false;
     std::pmr::unsynchronized_pool_resource memory_;  ///< nodes come and go with every saved tensor
     std::pmr::unordered_map<c10::StorageImpl*, ValueId> value_of_{&memory_};
     std::pmr::unordered_map<ValueId, SavedValue> entries_{&memory_};  ///< entries stay put

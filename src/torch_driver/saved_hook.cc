@@ -7,6 +7,7 @@
 #include "torch_driver/written_in_place.h"
 
 #include <ATen/SequenceNumber.h>
+#include <c10/util/Exception.h>
 #include <c10/util/Type.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
@@ -37,10 +38,16 @@ std::string Origin::name() const {
     return last == std::string::npos ? full : full.substr(last + 2);
 }
 
+SavedHook::SavedHook(std::shared_ptr<TorchSession> session)
+    : session_(std::move(session)), storage_(c10::intrusive_ptr<c10::StorageImpl>()) {
+    session_->hold_cap();
+}
+
 SavedHook::~SavedHook() {
     if (value_.valid()) {
         session_->registry().forget(*this);
     }
+    session_->let_go_of_cap();
 }
 
 void SavedHook::call_pack_hook(at::Tensor const& tensor) {
@@ -52,12 +59,36 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
     // The node that saves has just taken its number; a tensor of that node is its own output.
     is_output_ = origin_.node != nullptr && origin_.number + 1 == at::sequence_number::peek();
     node_number_ = at::sequence_number::peek() - 1;
+    if (tensor.has_storage()) {
+        storage_ = tensor.storage().getWeakStorageImpl();
+    }
     session_->save(*this, tensor);
+    if (!value_.valid() && origin_.node == nullptr) {
+        kept_ = tensor;
+    }
 }
 
 at::Tensor SavedHook::call_unpack_hook() {
     check_version();
+    if (at::Tensor const original(original_.lock()); original.defined() && !is_output_) {
+        auto const* const meta = torch::autograd::impl::get_autograd_meta(original);
+        bool const has_node = meta != nullptr && meta->grad_fn_ != nullptr;
+        TORCH_CHECK(
+            origin_.node == nullptr || has_node,
+            "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). "
+            "This is not supported, please use out-of-place `.detach()` instead"
+        );
+        if (has_other_bytes(original)) {
+            return original;
+        }
+    }
     return value_.valid() ? session_->bring_back(*this) : kept_;
+}
+
+bool SavedHook::has_other_bytes(at::Tensor const& original) const {
+    return original.has_storage() &&
+           original.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() !=
+               storage_._unsafe_get_target();
 }
 
 void SavedHook::check_version() const {

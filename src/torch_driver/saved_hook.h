@@ -49,7 +49,7 @@ struct Geometry {
 ///         and loads in flight
 class SavedHook final : public torch::autograd::SavedVariableHooks {
   public:
-    explicit SavedHook(std::shared_ptr<TorchSession> session) : session_(std::move(session)) {}
+    explicit SavedHook(std::shared_ptr<TorchSession> session);
     ~SavedHook() override;
 
     void call_pack_hook(at::Tensor const& tensor) override;
@@ -71,10 +71,16 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
 
     /// Raises what plain autograd raises for a tensor that was written in place.
     void check_version() const;
+    /// The saved variable was given another storage since (`x.data = y`), as FSDP does with
+    /// parameters; plain autograd sees that one.
+    [[nodiscard]] bool has_other_bytes(at::Tensor const& original) const;
 
     std::shared_ptr<TorchSession> session_;  ///< a session lives as long as its graphs
-    at::Tensor kept_;                        ///< detached alias; undefined while the value is away
-    c10::VariableVersion version_;           ///< shared with the saved tensor and its views
+    /// A detached alias, undefined while the value is away. A leaf that is passed through is kept
+    /// itself, as plain autograd keeps it; with others that might be a cycle.
+    at::Tensor kept_;
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage_;  ///< of what was saved; may be none
+    c10::VariableVersion version_;  ///< shared with the saved tensor and its views
     std::uint32_t saved_version_ = 0;
     WeakTensor original_{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
     Origin origin_;

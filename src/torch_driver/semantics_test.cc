@@ -151,6 +151,23 @@ TEST(Semantics, an_exception_in_mid_forward_leaves_nothing) {
     rig.expect_clean();
 }
 
+TEST(Semantics, a_tensor_that_was_given_other_bytes_since_counts_as_it_is_now) {
+    expect_like_plain([](auto const& run) {
+        Tensor x = leaf(1);
+        Tensor w = leaf(2);
+        Tensor h;
+        Tensor const out = run([&] {
+            h = x * 2;
+            return chain(x.mm(w) + h.sin());
+        });
+        Tensor const w_then = w.detach().clone();
+        w.set_data(w_then * 3);  // as FSDP does with parameters
+        h.set_data(w_then * 4);
+        out.sum().backward();
+        return Tensors{x.grad(), w.grad()};
+    });
+}
+
 TEST(Semantics, backward_after_the_session_object_is_gone) {
     Tensor x = leaf(30);
     Tensor plain = chain(x).sum();

@@ -6,7 +6,7 @@
 #include "spillway/session.h"
 
 #include "torch_driver/allocator.h"
-#include "torch_driver/engine.h"
+#include "torch_driver/entered.h"
 #include "torch_driver/operator_name.h"
 #include "torch_driver/torch_session.h"
 
@@ -25,13 +25,18 @@ std::unique_ptr<Session> Session::open(SessionOptions const& options) {
     return std::unique_ptr<Session>(new Session(std::move(opened)));
 }
 
-void Session::own(std::vector<at::Tensor> const& tensors) {
-    impl_->own(tensors);
+void Session::own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names) {
+    impl_->own(tensors, names);
+}
+
+std::string Session::explain(std::string const& module) const {
+    return impl_->registry().explain(module, impl_->loop().journeys());
 }
 
 void Session::phase(Phase phase, std::int64_t step) {
     if (phase == Phase::forward) {
         impl_->registry().begin_pass();
+        impl_->loop().begin_journeys();
     }
     if (step != impl_->loop().step()) {
         impl_->loop().begin_step(step);
@@ -43,17 +48,19 @@ void Session::end_cap() {
     impl_->end_cap();
 }
 
+void Session::write_trace(std::string const& file) const {
+    Result<void> const written = impl_->loop().write_trace_now(file);
+    if (!written.ok()) {
+        throw BadOption("trace_file", written.error().message());
+    }
+}
+
 Report Session::report() const {
     return impl_->report();
 }
 
-Recording::Recording(Session& session)
-    : outer_(std::make_unique<Recorder>(
-          std::exchange(thread_recorder(), Recorder{session.impl_, python_hook_depth()})
-      )) {}
+Recording::Recording(Session& session) : entered_(std::make_unique<Entered>(session.impl_)) {}
 
-Recording::~Recording() {
-    thread_recorder() = std::move(*outer_);
-}
+Recording::~Recording() = default;
 
 }  // namespace spillway

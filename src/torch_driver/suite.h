@@ -9,7 +9,7 @@
 #include "tier/faulty_tier.h"
 #include "tier/memory_tier.h"
 #include "torch_driver/allocator.h"
-#include "torch_driver/engine.h"
+#include "torch_driver/entered.h"
 #include "torch_driver/session_device.h"
 #include "torch_driver/torch_session.h"
 
@@ -60,11 +60,7 @@ struct Suite {
 /// Runs `body` with its saved tensors recorded in `session`.
 template <typename Body>
 auto recorded(std::shared_ptr<TorchSession> const& session, Body&& body) {
-    Recorder const outer = std::exchange(thread_recorder(), Recorder{session, python_hook_depth()});
-    struct Restore {
-        Recorder outer;
-        ~Restore() { thread_recorder() = outer; }
-    } const restore{outer};
+    Entered const entered(session);
     return body();
 }
 

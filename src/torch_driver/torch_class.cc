@@ -16,9 +16,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -32,6 +34,24 @@ std::int64_t memory_bytes() {
     bool const has_cgroup = limits.cgroup_limit_bytes != HostLimits::kUnlimited;
     return has_cgroup ? std::min(limits.machine_bytes, limits.cgroup_limit_bytes)
                       : limits.machine_bytes;
+}
+
+/// Of it, what is not in use.
+std::int64_t available_bytes() {
+    HostLimits const limits = read_host_limits();
+    bool const has_cgroup = limits.cgroup_limit_bytes != HostLimits::kUnlimited;
+    return has_cgroup
+               ? std::min(
+                     limits.available_bytes, limits.cgroup_limit_bytes - limits.cgroup_used_bytes
+                 )
+               : limits.available_bytes;
+}
+
+/// Where the folder is none, which is refused later.
+std::int64_t free_bytes(std::string const& folder) {
+    std::error_code failure;
+    std::filesystem::space_info const space = std::filesystem::space(folder, failure);
+    return failure ? memory_bytes() : static_cast<std::int64_t>(space.available);
 }
 
 /// An option's name, or "state", and the reason, in a form that Python takes apart again.
@@ -71,19 +91,22 @@ class SessionClass final : public torch::CustomClassHolder {
         std::string const& host_budget,
         std::string const& nvme,
         std::string const& nvme_budget,
-        std::string const& policy,
-        std::string const& trace_file
+        std::string const& policy
     ) {
         SessionOptions options;
         options.device = device;
         options.device_budget_bytes = size_of(
             "device_budget", device_budget, device == "cpu" ? memory_bytes() : device_bytes
         );
-        options.host_budget_bytes = size_of("host_budget", host_budget, memory_bytes());
+        bool const takes_half = host_budget.empty() && device != "cpu" && policy != "keep_all";
+        options.host_budget_bytes = takes_half
+                                        ? available_bytes() / 2
+                                        : size_of("host_budget", host_budget, memory_bytes());
         options.nvme = nvme;
-        options.nvme_budget_bytes = size_of("nvme_budget", nvme_budget, 0);
+        options.nvme_budget_bytes = size_of("nvme_budget", nvme_budget, free_bytes(nvme));
         options.policy = policy;
-        options.trace_file = trace_file;
+        options.keep_trace = true;
+        options.cap_from_open = false;
         try {
             session_ = Session::open(options);
         } catch (BadOption const& bad) {
@@ -93,9 +116,9 @@ class SessionClass final : public torch::CustomClassHolder {
 
     ~SessionClass() override { std::erase(entered_here(), this); }
 
-    void own(std::vector<at::Tensor> const& tensors) {
+    void own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names) {
         try {
-            opened().own(tensors);
+            opened().own(tensors, names);
         } catch (BadOption const& bad) {
             refuse(bad.option(), bad.what());
         }
@@ -107,6 +130,7 @@ class SessionClass final : public torch::CustomClassHolder {
             "this session is entered already; leave it before it is entered again, or open another"
         );
         check_here();
+        step_ += steps_are_told_ ? 0 : 1;
         opened().phase(Phase::forward, step_);
         recording_.emplace(opened());
         entered_here().push_back(this);
@@ -123,10 +147,23 @@ class SessionClass final : public torch::CustomClassHolder {
         opened().phase(Phase::backward, step_);
     }
 
-    void step() { ++step_; }
+    /// Until it is called first, each start begins a step.
+    void step() {
+        steps_are_told_ = true;
+        ++step_;
+    }
 
     std::string table() { return to_table(opened().report()); }
     std::string json() { return to_json(opened().report()); }
+    std::string explain(std::string const& module) { return opened().explain(module); }
+
+    void write_trace(std::string const& file) {
+        try {
+            opened().write_trace(file);
+        } catch (BadOption const& bad) {
+            refuse("timeline", bad.what());
+        }
+    }
 
     void close() {
         check_state(!recording_, "this session is entered; leave it before it is closed");
@@ -162,7 +199,8 @@ class SessionClass final : public torch::CustomClassHolder {
     std::thread::id const thread_ = std::this_thread::get_id();
     std::unique_ptr<Session> session_;
     std::optional<Recording> recording_;
-    std::int64_t step_ = 1;
+    std::int64_t step_ = 0;
+    bool steps_are_told_ = false;
 };
 
 }  // namespace
@@ -176,7 +214,6 @@ TORCH_LIBRARY(spillway, library) {
              std::string const&,
              std::string const&,
              std::string const&,
-             std::string const&,
              std::string const&>())
         .def("own", &SessionClass::own)
         .def("start", &SessionClass::start)
@@ -184,6 +221,8 @@ TORCH_LIBRARY(spillway, library) {
         .def("step", &SessionClass::step)
         .def("table", &SessionClass::table)
         .def("json", &SessionClass::json)
+        .def("explain", &SessionClass::explain)
+        .def("write_trace", &SessionClass::write_trace)
         .def("close", &SessionClass::close);
 }
 

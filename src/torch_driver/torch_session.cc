@@ -11,6 +11,7 @@
 #include "torch_driver/torch_version.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -19,6 +20,12 @@
 namespace spillway {
 
 namespace {
+
+/// What torch's own refusal says, and programs that look for a batch size that fits look for.
+char const* words_of_finders(Device const& device) {
+    return device.is_host() ? " (DefaultCPUAllocator: can't allocate memory)"
+                            : " (the device is out of memory.)";
+}
 
 /// Below this a saved tensor costs more to move than it frees: one page of I/O each way and a
 /// transfer's bookkeeping. A choice, not a measurement yet.
@@ -63,7 +70,8 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     loop.record_events = options.record_events;
     loop.flight_record = options.flight_record;
     loop.trace_file = options.trace_file;
-    mover_options.measure = !options.trace_file.empty();
+    loop.keep_trace = options.keep_trace;
+    mover_options.measure = options.keep_trace || !options.trace_file.empty();
     if (nvme != nullptr && !device.device->is_host()) {
         loop.executor.nvme_value_bytes = std::ssize(mover_options.staging.bytes());
         if (host == nullptr) {
@@ -73,10 +81,8 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     auto mover = std::make_unique<Mover>(
         device.device, std::move(host), std::move(nvme), std::move(mover_options)
     );
-    std::int64_t const floor =
-        options.min_value_bytes < 0 ? kMinValueBytes : options.min_value_bytes;
     std::shared_ptr<TorchSession> session(
-        new TorchSession(std::move(device), std::move(mover), std::move(loop), floor)
+        new TorchSession(std::move(device), std::move(mover), std::move(loop), options)
     );
     Result<void> const log = session->loop_->open_log();
     if (!log.ok()) {
@@ -95,13 +101,25 @@ TorchSession::TorchSession(
     SessionDevice device,
     std::unique_ptr<Mover> mover,
     LoopOptions options,
-    std::int64_t min_value_bytes
+    SessionOptions const& session
 )
     : device_(std::move(device.device)),
       pool_limit_(std::move(device.pool_limit)),
-      registry_(device_, device.place, min_value_bytes),
-      loop_(std::make_unique<Loop>(std::move(options), device_, std::move(mover), registry_)) {
+      registry_(
+          device_,
+          device.place,
+          session.min_value_bytes < 0 ? kMinValueBytes : session.min_value_bytes
+      ),
+      loop_(std::make_unique<Loop>(std::move(options), device_, std::move(mover), registry_)),
+      caps_from_open_(session.cap_from_open || !device_->is_host()),
+      loan_(device_) {
     registry_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
+    if (session.keep_trace) {
+        registry_.keep_saves();
+    }
+    registry_.on_short = [this](std::int64_t size_bytes, bool last_resort) {
+        return borrow(size_bytes, last_resort);
+    };
 }
 
 TorchSession::~TorchSession() {
@@ -171,7 +189,8 @@ void TorchSession::make_room_until(std::int64_t size_bytes, c10::function_ref<bo
                 ": ",
                 current_operator(),
                 ' ',
-                room.error().message()
+                loan_.is_short(size_bytes) ? loan_.refusal(size_bytes) : room.error().message(),
+                words_of_finders(*device_)
             );
         }
     }
@@ -186,8 +205,10 @@ void* TorchSession::allocate(std::int64_t size_bytes) {
     return memory;
 }
 
-void TorchSession::own(std::vector<at::Tensor> const& tensors) {
-    std::int64_t const outside_bytes = registry_.own(tensors);
+void TorchSession::own(
+    std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names
+) {
+    std::int64_t const outside_bytes = registry_.own(tensors, names);
     std::int64_t const limit = device_->limit_bytes();
     if (limit > 0 && outside_bytes >= limit) {
         throw BadOption(
@@ -207,6 +228,71 @@ void TorchSession::end_cap() {
     }
 }
 
+bool TorchSession::is_inside(TorchSession const& other) {
+    std::shared_ptr<TorchSession> const outer = loan_.lender();
+    return outer != nullptr && (outer.get() == &other || outer->is_inside(other));
+}
+
+void TorchSession::begin_inside(std::shared_ptr<TorchSession> const& outer) {
+    if (outer.get() == this || outer->is_inside(*this)) {
+        return;  // entered the other way round before: the allocations count there already
+    }
+    loan_.begin(outer);
+    std::lock_guard const lock(outer->borrowers_mutex_);
+    std::erase_if(outer->borrowers_, [this](auto const& borrower) {
+        return borrower.expired() || borrower.lock().get() == this;
+    });
+    outer->borrowers_.push_back(weak_from_this());
+}
+
+bool TorchSession::lend(std::int64_t bytes, bool make_room) {
+    auto& device = dynamic_cast<CpuDevice&>(*device_);
+    while (!device.lend(bytes)) {
+        if (!make_room || asks_borrowers_ || !loop_->make_room(bytes).ok()) {
+            return false;
+        }
+    }
+    return true;
+}
+
+std::vector<std::shared_ptr<TorchSession>> TorchSession::borrowers() {
+    std::vector<std::shared_ptr<TorchSession>> living;
+    std::lock_guard const lock(borrowers_mutex_);
+    for (auto const& weak : borrowers_) {
+        if (std::shared_ptr<TorchSession> borrower = weak.lock()) {
+            living.push_back(std::move(borrower));
+        }
+    }
+    return living;
+}
+
+std::int64_t TorchSession::trim_loans() {
+    std::int64_t back = 0;
+    for (auto const& borrower : borrowers()) {
+        back += borrower->loan_.trim();
+    }
+    return back;
+}
+
+/// First takes back what it lent and is not in use, or asks who lends to it; at last what those
+/// that borrowed can let go.
+bool TorchSession::borrow(std::int64_t size_bytes, bool last_resort) {
+    if (last_resort && asks_borrowers_.exchange(true)) {
+        return false;  // one that was asked asks back
+    }
+    auto const asked =
+        c10::make_scope_exit([&] { asks_borrowers_ = asks_borrowers_ && !last_resort; });
+    std::int64_t back = trim_loans();
+    for (auto const& borrower : borrowers()) {
+        if (last_resort && !borrower->loan_.is_asking() && back < size_bytes) {
+            bool const has_freed = borrower->loop_->make_room(size_bytes - back).ok();
+            back += has_freed && !device_->is_host() ? size_bytes : 0;  // which all count as theirs
+            back += borrower->loan_.trim();
+        }
+    }
+    return back > 0 || loan_.extend(size_bytes, last_resort);
+}
+
 std::string TorchSession::place() const {
     if (loop_->current_phase() == Phase::setup) {
         return "before step " + std::to_string(loop_->step() + 1) + ", setup";
@@ -215,7 +301,8 @@ std::string TorchSession::place() const {
            std::string(name_of(loop_->current_phase()));
 }
 
-Report TorchSession::report() const {
+Report TorchSession::report() {
+    trim_loans();
     Report report = loop_->report();
     report.saved_tensors = saved_tensors_.load();
     report.passed_tensors = passed_tensors_.load();

@@ -8,6 +8,7 @@
 #include "mover/device.h"
 #include "session/loop.h"
 #include "spillway/session.h"
+#include "torch_driver/loan.h"
 #include "torch_driver/registry.h"
 #include "torch_driver/saved_hook.h"
 #include "torch_driver/session_device.h"
@@ -18,6 +19,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -51,15 +53,28 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     /// Throws  c10::OutOfMemoryError: nothing more can leave
     void make_room_until(std::int64_t size_bytes, c10::function_ref<bool()> try_once);
     [[nodiscard]] void* allocate(std::int64_t size_bytes);
-    /// Whether what is allocated is still its own to count and cap.
-    [[nodiscard]] bool caps() const { return caps_; }
+    /// Whether what is allocated is its own to count and cap: from its opening, or while something
+    /// holds the cap, until `end_cap`.
+    [[nodiscard]] bool caps() const {
+        return caps_ && (caps_from_open_ || cap_holds_.load(std::memory_order_relaxed) > 0);
+    }
+    /// A Recording, or a saved tensor: what is recorded holds the cap.
+    void hold_cap() { cap_holds_.fetch_add(1, std::memory_order_relaxed); }
+    void let_go_of_cap() { cap_holds_.fetch_sub(1, std::memory_order_relaxed); }
+
+    // For a session inside another.
+    /// What is allocated from now on counts in `outer`'s budget, too.
+    void begin_inside(std::shared_ptr<TorchSession> const& outer);
+    /// Sets `bytes` of this session's budget aside; where they are not free, `make_room` frees
+    /// them.
+    [[nodiscard]] bool lend(std::int64_t bytes, bool make_room);
 
     // For the public Session.
     [[nodiscard]] std::shared_ptr<Device> const& device() const { return device_; }
     [[nodiscard]] Loop& loop() { return *loop_; }
     /// Throws  BadOption: they leave nothing of the device budget
-    void own(std::vector<at::Tensor> const& tensors);
-    [[nodiscard]] Report report() const;
+    void own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names = {});
+    [[nodiscard]] Report report();
     void end_cap();
     /// "step 3, forward".
     [[nodiscard]] std::string place() const;
@@ -69,9 +84,13 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
         SessionDevice device,
         std::unique_ptr<Mover> mover,
         LoopOptions options,
-        std::int64_t min_value_bytes
+        SessionOptions const& session
     );
     void tell_backward_order();
+    [[nodiscard]] bool borrow(std::int64_t size_bytes, bool last_resort);
+    [[nodiscard]] std::vector<std::shared_ptr<TorchSession>> borrowers();
+    std::int64_t trim_loans();
+    [[nodiscard]] bool is_inside(TorchSession const& other);
 
     std::shared_ptr<Device> device_;
     std::shared_ptr<void> pool_limit_;
@@ -80,6 +99,12 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     std::atomic<std::int64_t> saved_tensors_{0};
     std::atomic<std::int64_t> passed_tensors_{0};
     std::atomic<bool> caps_{true};
+    bool const caps_from_open_;
+    std::atomic<std::int64_t> cap_holds_{0};
+    Loan loan_;                                 ///< of the session around this one
+    std::atomic<bool> asks_borrowers_ = false;  ///< to let values go, as the last resort
+    std::mutex borrowers_mutex_;
+    std::vector<std::weak_ptr<TorchSession>> borrowers_;
     std::atomic<int> told_{-1};  ///< the graph task of the backward whose order was told
 };
 

@@ -63,14 +63,10 @@ class Watched final : public train::Budget {
   private:
     class Recorded final : public Scope {
       public:
-        explicit Recorded(std::shared_ptr<TorchSession> const& session)
-            : outer_(std::exchange(thread_recorder(), Recorder{session, python_hook_depth()})) {}
-        ~Recorded() override { thread_recorder() = outer_; }
-        Recorded(Recorded const&) = delete;
-        Recorded& operator=(Recorded const&) = delete;
+        explicit Recorded(std::shared_ptr<TorchSession> const& session) : entered_(session) {}
 
       private:
-        Recorder outer_;
+        Entered const entered_;
     };
 
     std::shared_ptr<TorchSession> session_;

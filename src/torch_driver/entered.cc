@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/entered.h"
+
+#include "torch_driver/allocator.h"
+#include "torch_driver/torch_session.h"
+
+#include <utility>
+
+namespace spillway {
+
+Entered::Entered(std::shared_ptr<TorchSession> session)
+    : session_(std::move(session)),
+      outer_(std::exchange(thread_recorder(), Recorder{session_, python_hook_depth()})) {
+    session_->hold_cap();
+    allocate_from(session_, false);
+}
+
+Entered::~Entered() {
+    session_->let_go_of_cap();
+    thread_recorder() = std::move(outer_);
+    if (thread_recorder().session != nullptr) {
+        allocate_from(thread_recorder().session, false);
+    }
+}
+
+}  // namespace spillway

@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What it is to be in a session.
+#pragma once
+
+#include "torch_driver/engine.h"
+
+#include <memory>
+
+namespace spillway {
+
+class TorchSession;
+
+/// While it lives, what autograd saves on this thread is `session`'s, and what the thread allocates
+/// comes from it. Afterwards both are again the session's that was entered before, if the thread is
+/// in one.
+///
+/// Thread  made and ended on one thread, the last one first
+class Entered {
+  public:
+    explicit Entered(std::shared_ptr<TorchSession> session);
+    ~Entered();
+    Entered(Entered const&) = delete;
+    Entered& operator=(Entered const&) = delete;
+
+  private:
+    std::shared_ptr<TorchSession> const session_;
+    Recorder outer_;
+};
+
+}  // namespace spillway

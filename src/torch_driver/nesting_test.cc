@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A session inside another: the inner one takes what is saved, and both budgets hold.
+
+#include "torch_driver/suite.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace spillway {
+namespace {
+
+Tensor value() {
+    return at::empty({rows(), rows()}, here());
+}
+
+std::int64_t used(Rig const& rig) {
+    return rig.session->device()->used_bytes();
+}
+
+TEST(Nesting, the_inner_session_takes_the_saves_and_both_budgets_hold) {
+    here() = c10::Device(c10::kCPU);
+    auto const program = [](auto const& outside, auto const& inside) {
+        Tensor x = leaf(1);
+        Tensor const first = outside([&] { return chain(x); });
+        Tensor const second = inside([&] { return chain(first); });
+        Tensor const loss = outside([&] { return chain(second).sum(); });
+        loss.backward();
+        return x.grad();
+    };
+    auto const plainly = [](auto const& body) { return body(); };
+    Tensor const expected = program(plainly, plainly);
+    here() = suite().device;
+    for (auto const& [outer_values, inner_values] : {std::pair{14, 40}, {40, 14}, {16, 14}}) {
+        Rig outer(values(outer_values));
+        std::optional<Rig> inner(values(inner_values));
+        auto const outside = [&](auto const& body) { return outer.record(body); };
+        std::int64_t saved_outside = 0;
+        auto const inside = [&](auto const& body) {
+            saved_outside = outer.session->report().saved_tensors;
+            auto result = inner->record(body);
+            EXPECT_EQ(outer.session->report().saved_tensors, saved_outside);
+            EXPECT_GT(inner->session->report().saved_tensors, 0);
+            return result;
+        };
+        Tensor const grad = program(outside, inside);
+        EXPECT_TRUE(at::equal(expected, grad.cpu())) << outer_values << ", " << inner_values;
+        EXPECT_LE(outer.session->report().device_peak_bytes, values(outer_values));
+        if (on_cpu(
+            )) {  // elsewhere a session counts what all allocate, also when it is not entered
+            EXPECT_LE(inner->session->report().device_peak_bytes, values(inner_values));
+        }
+        EXPECT_GT(outer.session->report().stored_bytes + inner->session->report().stored_bytes, 0);
+    }
+}
+
+TEST(Nesting, what_was_lent_is_back_when_the_inner_session_is_gone) {
+    Rig outer(values(12));
+    std::int64_t const before = used(outer);
+    {
+        Rig inner(values(8));
+        Tensor const a = value();
+        Tensor const b = value();
+        EXPECT_GE(used(outer), before + values(2)) << "the inner one's blocks count outside, too";
+    }
+    EXPECT_EQ(used(outer), before);
+    std::vector<Tensor> all;
+    for (int i = 0; i < 8; ++i) {
+        all.push_back(value());  // the outer session goes on
+    }
+    EXPECT_EQ(used(outer), before + values(8));
+}
+
+TEST(Nesting, what_the_inner_session_has_not_in_use_the_outer_one_gets) {
+    Rig outer(values(12));
+    Rig inner(values(12));
+    Tensors many;
+    for (int i = 0; i < 9; ++i) {
+        many.push_back(value());
+    }
+    many.clear();
+    allocate_from(outer.session, false);  // entered again: the other way round
+    for (int i = 0; i < 9; ++i) {
+        many.push_back(value());
+    }
+    EXPECT_LE(used(outer), values(12));
+}
+
+TEST(Nesting, a_refusal_says_that_the_session_around_has_no_more) {
+    Rig outer(values(4));
+    Rig inner(values(64));
+    Tensors many;
+    try {
+        for (int i = 0; i < 8; ++i) {
+            many.push_back(value());
+        }
+        FAIL() << "the outer budget did not hold";
+    } catch (c10::OutOfMemoryError const& error) {
+        std::string const words = error.what_without_backtrace();
+        EXPECT_NE(words.find("the session around this one"), std::string::npos) << words;
+    }
+    EXPECT_LE(used(outer), values(4));
+}
+
+TEST(Nesting, the_outer_sessions_values_leave_for_the_inner_one) {
+    Rig outer(values(14));
+    Tensor x = leaf(2);
+    Tensor const loss = outer.record([&] { return chain(x).sum(); });
+    {
+        Rig inner(values(10));
+        Tensors many;
+        for (int i = 0; i < 8; ++i) {
+            many.push_back(value());
+        }
+        EXPECT_LE(outer.session->report().device_peak_bytes, values(14));
+    }
+    loss.backward();
+    EXPECT_TRUE(x.grad().defined());
+}
+
+TEST(Nesting, many_inside_one_that_is_full_are_refused_soon) {
+    Rig outer(values(6));
+    std::vector<std::unique_ptr<Rig>> inner;
+    Tensors many;
+    for (int i = 0; i < 12; ++i) {
+        allocate_from(outer.session, false);
+        inner.push_back(std::make_unique<Rig>(values(6)));
+        try {
+            many.push_back(value());
+        } catch (c10::OutOfMemoryError const&) {
+            EXPECT_GE(i, 4);
+        }
+    }
+    EXPECT_LE(used(outer), values(6));
+}
+
+TEST(Nesting, an_outer_session_that_ends_first_bounds_the_inner_one_no_more) {
+    std::optional<Rig> outer(values(4));
+    Rig inner(values(12));
+    Tensor const first = value();
+    outer.reset();
+    Tensors many;
+    for (int i = 0; i < 8; ++i) {
+        many.push_back(value());
+    }
+    EXPECT_GE(used(inner), values(9));
+}
+
+}  // namespace
+}  // namespace spillway
