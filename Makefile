@@ -49,6 +49,7 @@ packages:
 .PHONY: setup
 setup: packages ## Install what is missing: Debian packages, torch into .venv
 	@tools/setup.sh torch $(TORCH) >/dev/null
+	@tools/setup.sh tests $(TORCH)
 
 .PHONY: build
 build: packages ## Build everything as users run it; leaves build/bin/spillway and build/lib
@@ -71,12 +72,21 @@ test-fast: packages ## The inner loop: the core's tests, no torch
 .PHONY: test-torch
 test-torch: packages ## The tests of the build that users run, torch's and end-to-end ones among them
 	@tools/build.sh torch $(torch_option)
+	@tools/setup.sh tests $(TORCH)
 	@$(counts) $(torch_folder)
 
 .PHONY: test-smoke
 test-smoke: packages ## A cheap subset against another torch: make test-smoke TORCH=2.11.0
 	@tools/build.sh torch $(torch_option) spillway_torch_driver_test
+	@tools/setup.sh tests $(TORCH)
 	@$(counts) $(torch_folder) -R '^(torch_driver|python_.*)$$'
+
+.PHONY: semantics fuzz-autograd
+semantics: build ## What plain autograd does and what Spillway and its peers do: docs/semantics.md
+	@tools/setup.sh tests $(TORCH)
+	@tools/package.sh $(torch_folder) tests/semantics/run.py
+fuzz-autograd: build ## 100,000 random autograd programs beside plain autograd (SEEDS=n)
+	@tools/package.sh $(torch_folder) tests/autograd_fuzz/run.py --seeds $(or $(SEEDS),100000)
 
 .PHONY: test-seeds
 test-seeds: packages ## The runtime's suite on the late accelerator under 10,000 seeds (SEEDS=n)
@@ -119,7 +129,7 @@ tidy: packages ## clang-tidy on the core (FILES='src/tier/.*' for some)
 	@tools/build.sh core-debug
 	@run-clang-tidy-14 -quiet -p build/core-debug '$(or $(FILES),/(src|cli|tests)/.*)'
 
-benches := bench-step bench-nvme bench-hook bench-ledger bench-leak bench-late
+benches := bench-step bench-nvme bench-hook bench-ledger bench-leak bench-late bench-peers
 .PHONY: $(benches)
 bench-step: ## Step time under the cap against plain training
 bench-nvme: ## Throughput to NVMe against fio
@@ -127,8 +137,10 @@ bench-hook: ## Cost of our saved-variable hooks against Python's
 bench-ledger: ## The ledger against the allocator and the process
 bench-leak: ## Growth of memory and files over a thousand steps
 bench-late: ## Cost of our waits on streams, in virtual time
+bench-peers: ## Beside checkpoint, SAC and torch_remat, in Python: memory, time, exactness
 $(benches): bench-%: build
 	@tools/setup.sh packages bench
+	@$(if $(filter bench-peers,$@),tools/setup.sh tests $(TORCH))
 	@python3 bench/$*.py --build $(torch_folder)
 
 .PHONY: gpu-packages gpu-bench gpu-table

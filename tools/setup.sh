@@ -5,8 +5,10 @@
 # Set-up, idempotent and quick when there is nothing to do:
 #
 #   tools/setup.sh packages GROUP...   installs what is missing of these groups of packages.txt
+#   tools/setup.sh missing GROUP...    prints what is missing of them, where dpkg can tell
 #   tools/setup.sh preflight GROUP...  prints one line and exits 2 if `packages` would have to give up
 #   tools/setup.sh torch [VERSION]     prints the Python to build against; installs torch if needed
+#   tools/setup.sh tests [VERSION]     installs what the Python tests use beside that torch
 #
 # torch: SPILLWAY_PYTHON, then an active virtual environment, where their torch is supported (and is
 # VERSION, if one is given); else the virtual environment .venv/torch-VERSION, made here.
@@ -20,14 +22,19 @@ say() { printf '%s\n' "$*" >&2; }
 die() { say "$*"; exit 2; }
 
 missing_packages() {  # GROUP...: the missing packages, on one line
-    local group package probe missing=()
+    local group package probe missing=() groups=" $* "
+    [[ $groups == *" build "* ]] && groups+="library "
     while read -r group package probe; do
-        [[ $group == \#* || -z $group || " $* " != *" $group "* ]] && continue
+        [[ $group == \#* || -z $group || $groups != *" $group "* ]] && continue
         [[ -n $probe ]] && eval "$probe" >/dev/null 2>&1 && continue
         [[ $(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) == "install ok installed" ]] && continue
         missing+=("$package")
     done <tools/packages.txt
     printf '%s' "${missing[*]:-}"
+}
+
+missing() {
+    command -v dpkg-query >/dev/null && missing_packages "$@"
 }
 
 root_command() {  # prints the prefix that makes a command run as root; fails if there is none
@@ -114,7 +121,27 @@ torch() {
     own_torch "${wanted:-$kDefaultTorch}"
 }
 
+# What the Python tests use, into an environment of our own; a user's is left as it is, and the tests
+# that miss something say so.
+tests() {
+    local python wanted version stamp
+    python=$(torch "${1:-}")
+    [[ $python == "$PWD"/.venv/torch-*/bin/python ]] || return 0
+    wanted=$(cat tests/python/requirements*.txt | cksum | cut -d' ' -f1)
+    stamp=${python%/bin/python}/.spillway-tests-$wanted
+    exec 8>.venv/.lock
+    flock 8
+    [[ -e $stamp ]] && return 0
+    version=$(torch_version "$python")
+    say "set-up: installing what the Python tests use beside torch $version"
+    "$python" -m pip install --disable-pip-version-check -q -c <(printf 'torch==%s\n' "$version") \
+        -r tests/python/requirements.txt >&2 &&
+        "$python" -m pip install --disable-pip-version-check -q --no-deps -r tests/python/requirements-alone.txt >&2 ||
+        die "what tests/python/requirements.txt names could not be installed beside torch $version"
+    touch "$stamp"
+}
+
 case ${1:-} in
-    packages | preflight | torch) "$@" ;;
-    *) die "usage: tools/setup.sh packages|preflight GROUP... | torch [VERSION]" ;;
+    packages | missing | preflight | torch | tests) "$@" ;;
+    *) die "usage: tools/setup.sh packages|missing|preflight GROUP... | torch|tests [VERSION]" ;;
 esac
