@@ -9,7 +9,7 @@
 """
 
 from . import _library
-from .errors import BudgetError, Error, OptionError, StateError, TorchVersionError
+from .errors import BudgetError, Error, LibraryError, OptionError, StateError, TorchVersionError
 from .report import Report
 from .session import Session
 
@@ -17,4 +17,4 @@ _library.load()
 
 session = Session
 
-__all__ = ["BudgetError", "Error", "OptionError", "Report", "Session", "StateError", "TorchVersionError", "session"]
+__all__ = ["BudgetError", "Error", "LibraryError", "OptionError", "Report", "Session", "StateError", "TorchVersionError", "session"]

@@ -6,9 +6,9 @@ import pathlib
 
 import torch
 
-from .errors import TorchVersionError
+from .errors import LibraryError, TorchVersionError
 
-_FOLDER = pathlib.Path(__file__).absolute().parent
+FOLDER = pathlib.Path(__file__).absolute().parent
 
 
 def _release(version: str) -> str:
@@ -17,10 +17,14 @@ def _release(version: str) -> str:
 
 def load() -> None:
     """Once a process. Raises TorchVersionError before another torch's symbols can do harm."""
-    built = (_FOLDER / "lib" / "torch_version").read_text().strip()
+    try:
+        built = (FOLDER / "lib" / "torch_version").read_text().strip()
+    except FileNotFoundError:
+        raise LibraryError(f"{FOLDER} has no library in it: import the package that was built or installed, "
+                           "not its sources") from None
     if _release(torch.__version__) != built:
         raise TorchVersionError(
             f"this Spillway was built for torch {built}, and torch {_release(torch.__version__)} is installed; "
-            "build Spillway against that one"
+            "install Spillway again, beside that one"
         )
-    torch.classes.load_library(str(_FOLDER / "lib" / "libspillway.so"))
+    torch.classes.load_library(str(FOLDER / "lib" / "libspillway.so"))

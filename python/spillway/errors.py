@@ -25,5 +25,9 @@ class StateError(Error, RuntimeError):
     """A session that is entered twice, closed, or used in a fork or on another thread."""
 
 
-class TorchVersionError(Error, ImportError):
+class LibraryError(Error, ImportError):
+    """The package has no library, or one that does not load."""
+
+
+class TorchVersionError(LibraryError):
     """This build is for another torch than the one that is installed."""

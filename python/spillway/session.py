@@ -3,7 +3,7 @@
 """Training under a budget of device bytes."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -41,18 +41,30 @@ def _typed(budget: int | str | None) -> str:
     return "" if budget is None else str(budget)
 
 
-def _tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> Iterator[torch.Tensor]:
-    yield from model.parameters()
-    yield from model.buffers()
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    """This process's part of a sharded tensor, which has the storage."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
+def _owned(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer | None
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """What is never moved, by name."""
+    for name, parameter in model.named_parameters():
+        yield name, _local(parameter)
+        if parameter.grad is not None:
+            yield f"{name}.grad", _local(parameter.grad)
+    yield from model.named_buffers()
     if optimizer is not None:
         for state in optimizer.state.values():
-            yield from (value for value in state.values() if isinstance(value, torch.Tensor))
+            for name, value in state.items():
+                if isinstance(value, torch.Tensor):
+                    yield f"optimizer state {name}", _local(value)
 
 
-def _device_of(tensors: Iterable[torch.Tensor]) -> torch.device:
-    for tensor in tensors:
-        return tensor.device
-    return torch.device("cpu")
+def _device_of(model: torch.nn.Module) -> torch.device:
+    first = next(model.parameters(), None)
+    return torch.device("cpu") if first is None else first.device
 
 
 def _device_bytes(device: torch.device) -> int:
@@ -73,11 +85,12 @@ class Session:
         nvme_budget: int | str | None = None,
         optimizer: torch.optim.Optimizer | None = None,
         policy: str = "online",
-        timeline: str | os.PathLike[str] | None = None,
     ) -> None:
         self._model = model
         self._optimizer = optimizer
-        device = _device_of(_tensors(model, optimizer))
+        self._parameters: list[torch.nn.Parameter] = []
+        self._told: tuple[int, int] | None = None
+        device = _device_of(model)
         self._device = device
         self._runtime = _call(
             torch.classes.spillway.Session,
@@ -88,7 +101,6 @@ class Session:
             "" if nvme is None else os.fspath(nvme),
             _typed(nvme_budget),
             policy,
-            "" if timeline is None else os.fspath(timeline),
         )
         try:
             self._own()
@@ -116,6 +128,19 @@ class Session:
     def report(self) -> Report:
         return Report(_call(self._runtime.table), _call(self._runtime.json))
 
+    def explain(self, module: str = "") -> str:
+        """Every tensor that the last forward saved in `module`, by its path in the model: its bytes, and why it
+        stayed on the device or where it went. Without a path, all of them."""
+        try:
+            self._model.get_submodule(module)
+        except AttributeError:
+            raise OptionError("module", f"the model has no '{module}'") from None
+        return _call(self._runtime.explain, module)
+
+    def timeline(self, file: str | os.PathLike[str]) -> None:
+        """Writes the last steps as JSON that Perfetto and chrome://tracing open: stalls, copies, NVMe, phases."""
+        _call(self._runtime.write_trace, os.fspath(file))
+
     def __enter__(self) -> "Session":
         self.start()
         return self
@@ -126,9 +151,15 @@ class Session:
         self.stop()
 
     def _own(self) -> None:
-        tensors = list(_tensors(self._model, self._optimizer))
+        """Tells what is never moved, when that is not what was told last."""
+        now = (sum(_local(p).data_ptr() for p in self._parameters), len(self._optimizer.state) if self._optimizer else 0)
+        if now == self._told:
+            return
+        owned = list(_owned(self._model, self._optimizer))
         moved = next((p for p in self._model.parameters() if p.device != self._device), None)
         if moved is not None:
             raise OptionError("model", f"it was on {self._device} when the session began and has a parameter on "
                                        f"{moved.device} now; open a session after the move")
-        _call(self._runtime.own, tensors)
+        _call(self._runtime.own, [tensor for _, tensor in owned], [name for name, _ in owned])
+        self._parameters = list(self._model.parameters())
+        self._told = now

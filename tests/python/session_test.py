@@ -130,6 +130,55 @@ class Semantics(Train):
         first.close()
         second.close()
 
+    def test_a_session_inside_another_takes_the_saves_and_both_budgets_hold(self):
+        net = model()
+        outer, inner = self.open(net, "14MiB"), self.open(net, "40MiB")
+
+        def step(net, x):
+            with outer:
+                half = net[:6](x)
+                saved = outer.report()["saved_tensors"]
+                with inner:
+                    other = net[6:](half).square().mean()
+                self.assertEqual(outer.report()["saved_tensors"], saved)
+                loss = other + net[6:](half * 0).square().mean() * 0
+            loss.backward()
+
+        def plainly(net, x):
+            half = net[:6](x)
+            loss = net[6:](half).square().mean() + net[6:](half * 0).square().mean() * 0
+            loss.backward()
+
+        self.assertEqual(self.trained(net, step), self.trained(model(), plainly))
+        self.assertLessEqual(outer.report()["device_peak_bytes"], 14 << 20)
+        self.assertGreater(inner.report()["saved_tensors"], 0)
+
+    def test_the_cap_holds_while_something_is_recorded_and_no_longer(self):
+        net = model()
+        session = self.open(net)
+
+        def large() -> torch.Tensor:
+            return torch.empty(32 << 20, dtype=torch.uint8)
+
+        large()
+        with session:
+            loss = net(batch(0)).square().mean()
+            with self.assertRaises(torch.OutOfMemoryError):
+                large()
+        with self.assertRaises(torch.OutOfMemoryError):
+            large()  # its graph lives
+        loss.backward()
+        del loss
+        large()
+        with session, self.assertRaises(torch.OutOfMemoryError):
+            large()
+
+    def test_a_graph_that_is_dropped_ends_the_cap_too(self):
+        session = self.open(model())
+        with session:
+            session._model(batch(0))
+        torch.empty(32 << 20, dtype=torch.uint8)
+
     def test_a_thread_started_inside_is_plain(self):
         net = model()
         session = self.open(net, "64MiB")
@@ -162,6 +211,36 @@ class Reports(Train):
         session.close()
 
 
+    def test_explain_names_the_place_and_the_reason(self):
+        net = model()
+        session = self.open(net)
+        with session:
+            loss = net(batch(0)).square().mean()
+        loss.backward()
+        text = session.explain()
+        self.assertRegex(text, r"(?m)^2 +2\.weight +256\.0 KiB +kept: it is the model's")
+        self.assertRegex(text, r"(?m)^2 +GeluBackward0 .* MiB +moved to NVMe, came back")
+        self.assertRegex(text, r"saved tensors, .* MiB, of which .* MiB left the device$")
+        self.assertLess(len(session.explain("2").splitlines()), len(text.splitlines()))
+        self.assertIn("'1': nothing", session.explain("1"))  # a GELU has no parameters
+        with self.assertRaisesRegex(spillway.OptionError, "has no 'layers.3'"):
+            session.explain("layers.3")
+
+    def test_a_timeline_is_written_when_it_is_asked_for(self):
+        net = model()
+        session = self.open(net)
+        for step in range(2):
+            with session:
+                loss = net(batch(step)).square().mean()
+            loss.backward()
+        file = pathlib.Path(self.folder) / "x.json"
+        session.timeline(file)
+        names = {event["name"] for event in json.loads(file.read_text())["traceEvents"]}
+        self.assertTrue(any("store" in name for name in names), names)
+        with self.assertRaises(spillway.OptionError):
+            session.timeline(self.folder)
+
+
 class Refusals(Train):
     def refused(self, kind: type, words: str, call, *arguments, **options) -> None:
         with self.assertRaises(kind) as raised:
@@ -179,6 +258,13 @@ class Refusals(Train):
         self.refused(spillway.OptionError, "policy: ", self.open, net, policy="best")
         self.assertTrue(issubclass(spillway.BudgetError, torch.OutOfMemoryError))
         self.assertTrue(issubclass(spillway.OptionError, ValueError))
+
+    def test_a_share_is_of_the_machines_memory(self):
+        session = self.open(model(), "50%", nvme_budget="1%")
+        half = session.report()["device_limit_bytes"]
+        session.close()
+        session = self.open(model(), "25%")
+        self.assertAlmostEqual(session.report()["device_limit_bytes"] * 2 / half, 1, places=3)
 
     def test_parameters_that_leave_nothing_of_the_budget(self):
         self.refused(spillway.BudgetError, "device_budget: ", self.open, model(), "1MiB")
@@ -265,6 +351,21 @@ class Import(unittest.TestCase):
                                   env=os.environ | {"PYTHONPATH": folder}, check=False, cwd=folder)
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stderr.splitlines()[-1], "TorchVersionError: this Spillway was built for torch 1.2.3")
+
+    def test_the_sources_alone_say_that_they_are_no_package(self):
+        sources = pathlib.Path(spillway.__file__).resolve().parent
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(sources, pathlib.Path(folder) / "spillway", ignore=shutil.ignore_patterns("__pycache__"))
+            done = subprocess.run([sys.executable, "-c", "import spillway"], capture_output=True, text=True,
+                                  env=os.environ | {"PYTHONPATH": folder}, check=False, cwd=folder)
+        self.assertRegex(done.stderr.splitlines()[-1], "LibraryError: .* has no library in it")
+
+    @unittest.skipUnless((BUILD / "bin" / "spillway").exists(), "the program is not built here, the library alone is")
+    def test_the_module_is_the_program(self):
+        for words, code in ((["--help"], 0), (["train", "--nonsense"], 2)):
+            mine = subprocess.run([sys.executable, "-m", "spillway", *words], capture_output=True, text=True, check=False)
+            program = subprocess.run([str(BUILD / "bin" / "spillway"), *words], capture_output=True, text=True, check=False)
+            self.assertEqual((mine.returncode, mine.stdout, mine.stderr), (code, program.stdout, program.stderr))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the callbacks share: one session for the length of a training."""
+
+import contextlib
+import os
+from collections.abc import Iterable
+from typing import Any, cast
+
+import torch
+
+from .report import Report
+from .session import Session
+
+
+class _Optimizers:
+    """Several optimizers, as far as a session looks at one."""
+
+    def __init__(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
+        self._optimizers = list(optimizers)
+
+    @property
+    def state(self) -> dict[Any, Any]:
+        return {parameter: state for each in self._optimizers for parameter, state in each.state.items()}
+
+
+class Training:
+    """Opens a session when a training begins and closes it when that ends, also by an exception."""
+
+    def __init__(
+        self,
+        *,
+        device_budget: int | str,
+        host_budget: int | str | None = None,
+        nvme: str | os.PathLike[str] | None = None,
+        nvme_budget: int | str | None = None,
+        policy: str = "online",
+    ) -> None:
+        super().__init__()
+        self._options: dict[str, Any] = {
+            "device_budget": device_budget,
+            "host_budget": host_budget,
+            "nvme": nvme,
+            "nvme_budget": nvme_budget,
+            "policy": policy,
+        }
+        self._session: Session | None = None
+        self._report: Report | None = None
+        self._at_end = contextlib.ExitStack()
+
+    @property
+    def session(self) -> Session | None:
+        """The session of the training that runs now."""
+        return self._session
+
+    def report(self) -> Report | None:
+        """What the session did; after the training, what it had done at the end."""
+        return self._report if self._session is None else self._session.report()
+
+    def _open(self, model: torch.nn.Module, optimizers: Iterable[torch.optim.Optimizer]) -> Session:
+        self._close()  # of a training that an exception ended
+        optimizer = cast(torch.optim.Optimizer, _Optimizers(optimizers))
+        self._session = Session(model, optimizer=optimizer, **self._options)
+        return self._session
+
+    def _close(self) -> None:
+        self._at_end.close()
+        session, self._session = self._session, None
+        if session is not None:
+            self._report = session.report()
+            session.close()

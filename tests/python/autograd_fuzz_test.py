@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Random autograd programs: Spillway and plain autograd show the same bits, errors, hooks and versions, and
+what is
+broken on purpose is noticed."""
+
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from autograd_fuzz import batch  # noqa: E402
+from autograd_fuzz.actions import random_program  # noqa: E402
+from autograd_fuzz.interpret import Plain, System, difference, interpret  # noqa: E402
+from autograd_fuzz.known import known  # noqa: E402
+from autograd_fuzz.program import Program, from_json, to_json  # noqa: E402
+from autograd_fuzz.shrink import shrunk  # noqa: E402
+from autograd_fuzz.systems import Budget, IgnoresWrites, Perturbs, Sessions  # noqa: E402
+
+PROGRAMS = 2000
+REGRESSIONS = pathlib.Path(__file__).resolve().parents[1] / "autograd_fuzz" / "regressions"
+
+
+class Fuzz(unittest.TestCase):
+    def setUp(self):
+        scratch = pathlib.Path(os.environ["SPILLWAY_BINARY_DIR"]) / "scratch"
+        scratch.mkdir(exist_ok=True)
+        self.folder = tempfile.mkdtemp(dir=scratch)
+        self.addCleanup(shutil.rmtree, self.folder)
+        batch.quiet()
+
+    def run_all(self, programs: list[Program], budget: Budget, tally: batch.Tally) -> None:
+        at: list[int] = []
+        try:
+            batch.run_batch(programs, budget, self.folder, tally, at.append)
+        except BaseException:
+            print(f"in seed {at[-1] if at else 'none'}", flush=True)
+            raise
+
+    def test_random_programs_do_as_under_plain_autograd(self):
+        tally = batch.Tally()
+        for start in range(0, PROGRAMS, 25):
+            programs = [random_program(seed) for seed in range(start, start + 25)]
+            self.run_all(programs, Budget.random(start), tally)
+        self.assertEqual(tally.failed, {})
+        self.assertEqual(tally.programs, PROGRAMS)
+        self.assertLess(tally.refused, 0.05 * PROGRAMS)
+        self.assertLess(sum(tally.known.values()), 0.08 * PROGRAMS)
+        self.assertGreater(tally.moved_bytes, 100 << 20)
+
+    def test_programs_that_failed_once(self):
+        for file in sorted(REGRESSIONS.glob("*.json")):
+            for device in ("1536KiB", "3MiB"):
+                with self.subTest(file.stem, budget=device):
+                    tally = batch.Tally()
+                    self.run_all([from_json(file.read_text())], Budget([device]), tally)
+                    self.assertEqual((tally.failed, tally.refused, tally.known), ({}, 0, {}))
+
+    def test_known_differences_are_still_there(self):
+        for file in sorted((REGRESSIONS / "known").glob("*.json")):
+            with self.subTest(file.stem):
+                program = from_json(file.read_text())
+                plain = interpret(program, Plain())
+                sessions = Sessions(Budget(["8MiB"]), self.folder)
+                try:
+                    found = difference(plain, interpret(program, sessions))
+                finally:
+                    sessions.close()
+                self.assertIsNotNone(found, "take it out of known.py, move the program to regressions/")
+                self.assertEqual(known(*found), file.stem)
+
+    def test_json_gives_the_program_again(self):
+        for seed in range(200):
+            program = random_program(seed)
+            self.assertEqual(from_json(to_json(program)), program)
+
+    def test_plain_autograd_is_the_same_twice(self):
+        for seed in range(100):
+            program = random_program(seed)
+            self.assertIsNone(difference(interpret(program, Plain()), interpret(program, Plain())), seed)
+
+
+class Broken(unittest.TestCase):
+    def smallest(self, make: type, seeds: int) -> Program:
+        """The first program that notices, shrunk."""
+
+        def fails(program: Program) -> bool:
+            system: System = make()
+            return batch.differs_under(system, program)
+
+        batch.quiet()
+        found = next((random_program(seed) for seed in range(seeds) if fails(random_program(seed))), None)
+        self.assertIsNotNone(found, f"no program of {seeds} noticed")
+        program = shrunk(found, fails, seconds=20)
+        self.assertTrue(fails(program))
+        return program
+
+    def test_a_changed_number_is_noticed(self):
+        program = self.smallest(Perturbs, 50)
+        self.assertLessEqual(len(program.steps), 6, to_json(program))
+
+    def test_a_write_that_is_ignored_is_noticed(self):
+        program = self.smallest(IgnoresWrites, 300)
+        self.assertLessEqual(len(program.steps), 8, to_json(program))
+        self.assertTrue(any(step.op not in ("enter", "backward", "loss") for step in program.steps))
+
+
+if __name__ == "__main__":
+    unittest.main()

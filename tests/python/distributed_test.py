@@ -1,0 +1,139 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Two processes on gloo: DDP and FSDP2 under a budget give the gradients that they give without."""
+
+import contextlib
+import datetime
+import os
+import pathlib
+import tempfile
+import unittest
+
+import torch
+import torch.multiprocessing
+from same_bits import Case, bits, noise, seeded
+from torch import distributed
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+import spillway
+
+WIDTH, ROWS, BATCHES, SECONDS = 128, 1024, 4, 100
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        return x + self.down(torch.nn.functional.gelu(self.up(x)))
+
+
+def net():
+    return seeded(lambda: torch.nn.Sequential(*[Block() for _ in range(4)]))
+
+
+def replicated():
+    return DistributedDataParallel(net(), bucket_cap_mb=1)
+
+
+def replicated_with_views():
+    return DistributedDataParallel(net(), gradient_as_bucket_view=True, static_graph=True)
+
+
+def sharded(**options):
+    model = net()
+    for block in model:
+        fully_shard(block, **options)
+    return fully_shard(model, **options)
+
+
+def sharded_bf16():
+    return sharded(mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
+
+
+def kept_sharded():
+    return sharded(reshard_after_forward=False)
+
+
+KINDS = (replicated, replicated_with_views, sharded, sharded_bf16, kept_sharded)
+
+
+def local(tensor):
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def train(model, around, rank):
+    """Two steps of two batches each; losses, gradients and parameters of this process."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    seen = []
+    for step in range(2):
+        for batch in range(2):
+            with around:
+                loss = model(noise(ROWS, WIDTH, step=100 * rank + 10 * step + batch)).float().square().mean()
+            loss.backward()
+            seen += bits([loss])
+        seen += bits(local(parameter.grad) for parameter in model.parameters())
+        optimizer.step()
+        optimizer.zero_grad()
+    return seen + bits(local(parameter) for parameter in model.parameters())
+
+
+def under(kind, rank, folder, budget):
+    """The same in a session with this budget, and its report."""
+    model = kind()
+    session = spillway.session(model, device_budget=budget, nvme=folder)
+    seen = train(model, session, rank)
+    report = session.report()
+    session.close()
+    return seen, report
+
+
+def compare(kind, rank, folder):
+    """What differs, as text; None when nothing does."""
+    plain = train(kind(), contextlib.nullcontext(), rank)
+    roomy, report = under(kind, rank, folder, "1GiB")
+    budget = report["device_peak_bytes"] - report["saved_bytes"] // BATCHES // 4
+    moved, report = under(kind, rank, folder, budget)
+    if roomy != plain or moved != plain:
+        return f"{sum(a != b for a, b in zip(plain, moved, strict=True))} of {len(plain)} tensors differ"
+    if report["stored_bytes"] == 0 or report["loaded_bytes"] == 0:
+        return "nothing was moved"
+    return None if report["device_peak_bytes"] <= budget else "over its budget"
+
+
+def process(rank, folder):
+    limit = datetime.timedelta(seconds=SECONDS)
+    distributed.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=2, timeout=limit)
+    for kind in KINDS:
+        try:
+            difference = compare(kind, rank, folder)
+        except RuntimeError as error:
+            difference = f"{type(error).__name__}: {error}"
+        (pathlib.Path(folder) / f"{kind.__name__}.{rank}").write_text(difference or "same")
+        if difference:
+            break  # the other process may wait for this one
+    distributed.destroy_process_group()
+
+
+class Distributed(Case):
+    def test_replicas_and_shards(self):
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            both = torch.multiprocessing.spawn(process, (folder,), nprocs=2, join=False)
+            try:
+                if not both.join(timeout=SECONDS) and not both.join(timeout=10):  # one of them, the other
+                    self.fail(f"not done in {SECONDS} s: {sorted(os.listdir(folder))}")
+            finally:
+                for each in both.processes:
+                    each.kill()
+            for kind in KINDS:
+                for rank in range(2):
+                    with self.subTest(kind=kind.__name__, rank=rank):
+                        result = pathlib.Path(folder) / f"{kind.__name__}.{rank}"
+                        self.assertEqual(result.read_text() if result.exists() else "not reached", "same")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,187 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""bench-peers: that it runs, compares bit by bit, sees a system that is wrong, and can miss each bar.
+
+Its times say nothing here: the model is tiny, and the machine busy.
+"""
+
+import copy
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+BENCH = pathlib.Path(__file__).resolve().parent.parent.parent / "bench"
+BUILD = pathlib.Path(os.environ["SPILLWAY_BINARY_DIR"])
+PEERS = ["plain", "checkpoint", "checkpoint_2nd", "sac", "torch_remat"]
+BUDGETS = {"spillway_25": 0.25, "spillway_50": 0.5, "spillway_75": 0.75}
+NEEDED = ("torch_remat", "trl", "accelerate", "transformers")
+
+sys.path.insert(0, str(BENCH))
+import peers_table  # noqa: E402: it lies in bench/
+
+
+class Quick(unittest.TestCase):
+    """One quick run of all systems, with one that is wrong on purpose."""
+
+    @classmethod
+    def setUpClass(cls):
+        missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+        if missing:
+            raise unittest.SkipTest(f"bench-peers compares with what is not installed: {', '.join(missing)}")
+        systems = ",".join([*PEERS, *BUDGETS, "rounded"])
+        command = [sys.executable, str(BENCH / "peers.py"), "--quick", "--build", str(BUILD),
+                   "--systems", systems]
+        cls.done = subprocess.run(command, capture_output=True, text=True, check=False,
+                                  env=os.environ | {"SPILLWAY_PYTHON": sys.executable})
+        lines = cls.done.stdout.strip().splitlines()
+        if not lines or not lines[-1].startswith("{"):
+            raise AssertionError(f"no JSON line; exit code {cls.done.returncode}: {cls.done.stderr[-2000:]}")
+        cls.line = json.loads(lines[-1])
+        cls.detail = cls.line["detail"]
+        cls.systems = cls.detail["systems"]
+
+    def test_the_line_has_every_number(self):
+        self.assertEqual(set(self.line), {"name", "value", "unit", "bar", "holds", "detail"})
+        self.assertEqual(self.line["name"], "peers")
+        self.assertEqual(self.line["bar"], 1.1)
+        self.assertEqual(list(self.systems), [*PEERS, *BUDGETS, "rounded"])
+        for name, row in self.systems.items():
+            self.assertNotIn("error", row, name)
+            for field in ("allocator_peak_bytes", "process_peak_bytes", "baseline_rss_bytes"):
+                self.assertGreater(row[field], 0, (name, field))
+            for field in ("step_s", "ratio"):
+                self.assertEqual(row[field], sorted(row[field]), (name, field))
+                self.assertGreater(row[field][0], 0, (name, field))
+        self.assertEqual(self.systems["plain"]["ratio"], [1, 1, 1])
+        self.assertEqual(self.line["value"], self.systems["spillway_25"]["ratio"][1])
+
+    def test_losses_and_gradients_of_every_exact_system_are_plains(self):
+        for name in [*PEERS, *BUDGETS]:
+            self.assertTrue(self.systems[name]["losses_equal"], name)
+            self.assertTrue(self.systems[name]["gradients_equal"], name)
+
+    def test_a_wrong_system_is_seen(self):
+        self.assertFalse(self.systems["rounded"]["losses_equal"])
+        self.assertFalse(self.systems["rounded"]["gradients_equal"])
+        self.assertFalse(self.detail["bars"]["losses and gradients equal to plain's"]["holds"])
+        self.assertFalse(self.line["holds"])
+        self.assertEqual(self.done.returncode, 1)
+        self.assertIn("NOT equal", self.done.stdout)
+
+    def test_peaks_are_what_the_systems_are_for(self):
+        plain = self.systems["plain"]["allocator_peak_bytes"]
+        for name in PEERS[1:]:
+            self.assertLess(self.systems[name]["allocator_peak_bytes"], 0.9 * plain, name)
+        for name, share in BUDGETS.items():
+            row = self.systems[name]
+            self.assertLessEqual(row["allocator_peak_bytes"], share * self.detail["plain_peak_bytes"], name)
+            self.assertGreater(row["stored_bytes_per_step"], 0, name)
+            self.assertGreater(row["loaded_bytes_per_step"], 0, name)
+
+    def test_both_ways_to_count_the_allocator_agree(self):
+        self.assertAlmostEqual(self.detail["idle"]["session_peak_over_counted"], 1, delta=0.02)
+
+    def test_a_session_with_nothing_to_do_moved_nothing_and_changed_nothing(self):
+        self.assertEqual(self.detail["idle"]["stored_bytes"], 0)
+        self.assertTrue(self.detail["idle"]["losses_equal"])
+        self.assertGreater(self.detail["idle"]["saved_tensors_per_step"], 50)
+        self.assertGreater(self.detail["idle"]["enter_s"][0], 0)
+
+    def test_hook_costs_are_of_small_and_of_large_tensors(self):
+        small, large = self.detail["hooks"]["sizes"]
+        self.assertEqual((small["tensor_bytes"], small["registered_share"]), (64, 0))
+        self.assertEqual((large["tensor_bytes"], large["registered_share"]), (65536, 1))
+        self.assertEqual(set(large["ns"]), {"python_identity", "trl_one_stream", "trl_two_streams",
+                                            "spillway", "spillway_session", "without"})
+
+    def test_one_round_is_too_few_to_hold(self):
+        self.assertFalse(self.detail["bars"]["rounds"]["holds"])
+        self.assertFalse(self.detail["bars"]["imports"]["holds"])
+
+    def test_the_table_has_a_row_a_system(self):
+        for name in self.systems:
+            self.assertIn(f"\n| {name} | ", "\n" + self.done.stdout)
+
+
+def run(seconds: float, **more) -> dict:
+    """A run of two steps, as train.py prints it."""
+    return {"losses": ["0x1p+0", "0x1p-1"], "gradients": "ab", "step_seconds": [9.0, seconds],
+            "process_peak_bytes": 9, "baseline_rss_bytes": 1, "allocator_peak_bytes": 100, **more}
+
+
+class Bars(unittest.TestCase):
+    """Each bar can be met, and missed, on runs that are made up."""
+
+    def setUp(self):
+        moved = {"stored_bytes": 8, "loaded_bytes": 8, "stall_store_ns": 0, "stall_load_ns": 0}
+        self.runs = {"plain": [run(1.0) for _ in range(5)], "checkpoint": [run(1.25) for _ in range(5)]}
+        for name, share in BUDGETS.items():
+            self.runs[name] = [run(1.09, allocator_peak_bytes=int(100 * share), **moved) for _ in range(5)]
+        self.hooks = {"sizes": []}
+        self.idle = {"ratio": [0.9, 1.009, 1.1], "stored_bytes": 0, "losses_equal": True}
+        self.imported = {"added_s": [0.1, 0.19, 0.4], "pairs": 7}
+
+    def missed(self, rounds: int = 5) -> list[str]:
+        rows = peers_table.Rows(self.runs, 100)
+        table = {name: peers_table.row(name, rows) for name in self.runs}
+        bars = peers_table.bars(table, self.hooks, self.idle, self.imported, rounds)
+        return [name for name, bar in bars.items() if not bar["holds"]]
+
+    def test_all_hold(self):
+        self.assertEqual(self.missed(), [])
+
+    def test_a_loss_that_differs_in_its_last_bit_once(self):
+        self.runs["checkpoint"][3]["losses"] = ["0x1p+0", "0x1.0000000000001p-1"]
+        self.assertEqual(self.missed(), ["losses and gradients equal to plain's"])
+
+    def test_gradients_that_differ(self):
+        self.runs["spillway_50"][0]["gradients"] = "cd"
+        self.assertEqual(self.missed(), ["losses and gradients equal to plain's"])
+
+    def test_a_plain_that_is_not_the_same_twice(self):
+        self.runs["plain"][1]["losses"] = ["0x1p+0", "0x1p+0"]
+        self.assertEqual(self.missed(), ["losses and gradients equal to plain's"])
+
+    def test_a_slow_step_at_a_quarter(self):
+        for one in self.runs["spillway_25"][:3]:
+            one["step_seconds"] = [9.0, 1.11]
+        self.assertEqual(self.missed(), ["step at a quarter of plain's peak"])
+
+    def test_a_peak_above_the_budget_or_nothing_moved(self):
+        runs = copy.deepcopy(self.runs)
+        self.runs["spillway_75"][4]["allocator_peak_bytes"] = 76
+        self.assertEqual(self.missed(), ["Spillway moves, within its budget"])
+        self.runs = runs
+        for one in self.runs["spillway_75"]:
+            one["stored_bytes"] = 0
+        self.assertEqual(self.missed(), ["Spillway moves, within its budget"])
+
+    def test_a_run_that_failed(self):
+        self.runs["checkpoint"][2] = {"error": "exit code 1: no such module"}
+        self.assertEqual(self.missed(), ["all ran"])
+        self.runs["spillway_25"][0] = {"error": "exit code 1: out of memory"}
+        self.assertEqual(self.missed(), ["all ran", "Spillway moves, within its budget",
+                                         "step at a quarter of plain's peak"])
+
+    def test_hooks_that_were_not_measured(self):
+        self.hooks = {"error": "trl is not installed"}
+        self.assertEqual(self.missed(), ["all ran"])
+
+    def test_the_small_costs(self):
+        self.idle["ratio"][1] = 1.011
+        self.imported["added_s"][1] = 0.21
+        self.assertEqual(self.missed(), ["a session with nothing to do", "import, seconds"])
+        self.idle |= {"ratio": [1, 1, 1], "stored_bytes": 1}
+        self.assertIn("a session with nothing to do", self.missed())
+
+    def test_too_few_rounds(self):
+        self.imported["pairs"] = 6
+        self.assertEqual(self.missed(rounds=4), ["rounds", "imports"])
+
+
+if __name__ == "__main__":
+    unittest.main()
