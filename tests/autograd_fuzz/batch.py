@@ -1,0 +1,101 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Programs under one set of sessions, compared with what plain autograd did with them before."""
+
+import contextlib
+import dataclasses
+import warnings
+from collections.abc import Callable
+
+import torch
+
+from .interpret import Event, Plain, Refused, System, alive, collect, difference, interpret
+from .known import known
+from .program import Program
+from .systems import Budget, Sessions, Still
+
+Left = tuple[int, set[int]]  # device bytes in use, and results that plain autograd did not leave
+
+
+@dataclasses.dataclass
+class Tally:
+    programs: int = 0
+    refused: int = 0
+    moved_bytes: int = 0
+    known: dict[str, int] = dataclasses.field(default_factory=dict)
+    failed: dict[int, str] = dataclasses.field(default_factory=dict)  # seed: the first difference
+
+
+def quiet() -> None:
+    """Bits depend on the number of threads; the programs' warnings are nobody's."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+
+
+def run_batch(programs: list[Program], budget: Budget, folder: str, tally: Tally,
+              about: Callable[[int], None] = lambda seed: None) -> None:
+    """Plain autograd first, because a session caps its thread."""
+    expected: list[list[Event]] = []
+    for program in programs:
+        about(program.seed)
+        expected.append(interpret(program, Plain()))
+    sessions = Sessions(budget, folder)
+    left: list[tuple[Program, Left]] = []
+    try:
+        for program, events in zip(programs, expected, strict=True):
+            about(program.seed)
+            left.append((program, _compare(program, events, sessions, tally)))
+        _look_for_leaks(programs[-1].seed, sessions, tally)
+        tally.moved_bytes += sessions.total("stored_bytes") + sessions.total("loaded_bytes")
+    finally:
+        sessions.close()
+    for program, (device_bytes, results) in left:
+        if (device_bytes > 0 or results) and not _plain_leaves(program, device_bytes, results, folder):
+            why = f"left after it: {device_bytes} device bytes, results {results}"
+            tally.failed.setdefault(program.seed, why)
+
+
+def _compare(program: Program, expected: list[Event], sessions: Sessions, tally: Tally) -> Left:
+    before = sessions.total("device_bytes")
+    tally.programs += 1
+    events: list[Event] = []
+    with contextlib.suppress(Refused):
+        events = interpret(program, sessions)
+    if not events:
+        tally.refused += 1
+        collect()  # when its error is gone, and all that the error held
+        return 0, set()
+    found = difference(expected, events)
+    if found and (name := known(*found)):
+        tally.known[name] = tally.known.get(name, 0) + 1
+    elif found:
+        tally.failed[program.seed] = f"plain {found[0]}\nother {found[1]}"
+    if found or before > 0:  # it went another way; what an earlier program left may come and go
+        return 0, set()
+    return sessions.settle(0), alive(events) - alive(expected)
+
+
+def _plain_leaves(program: Program, device_bytes: int, results: set[int], folder: str) -> bool:
+    """As much is left in one of some runs where nothing moves: torch's own cycles, threads that end late."""
+    still = Still(Budget(["64MiB"]), folder)
+    try:
+        for _ in range(5):
+            before = still.total("device_bytes")
+            events = interpret(program, still)
+            if still.total("device_bytes") - before >= device_bytes and results <= alive(events):
+                return True
+        return False
+    finally:
+        still.close()
+
+
+def _look_for_leaks(seed: int, sessions: Sessions, tally: Tally) -> None:
+    found = sessions.leaks()
+    if found:
+        tally.failed.setdefault(seed, "or one before it: " + found)
+
+
+def differs_under(system: System, program: Program) -> bool:
+    """For systems without a budget."""
+    found = difference(interpret(program, Plain()), interpret(program, system))
+    return found is not None and not known(*found)

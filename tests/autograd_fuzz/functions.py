@@ -1,0 +1,203 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Custom autograd Functions for the programs: each saves in a way of its own."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Context = Any
+
+
+class Refusal(Exception):
+    """What a Function of the program raises on purpose."""
+
+
+class SavesInputs(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        return x * y + x
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, y = ctx.saved_tensors
+        return (grad * y + grad if ctx.needs_input_grad[0] else None,
+                (grad * x).sum_to_size(y.shape) if ctx.needs_input_grad[1] else None)
+
+
+class SavesOutput(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        y = x.tanh()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        (again,) = ctx.saved_tensors
+        return grad * (1 - y * again)
+
+
+class SavesIntermediate(torch.autograd.Function):
+    """Neither an input nor an output, in two views of one storage."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        inner = torch.stack([x.sigmoid(), x.cos()])
+        ctx.save_for_backward(inner[0], inner[1], None)
+        return inner[0] * 2
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        first, second, nothing = ctx.saved_tensors
+        assert nothing is None
+        return grad * first + second * 0.5
+
+
+class KeepsAttributes(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        ctx.plain = x.detach()
+        ctx.made = x.sin()
+        ctx.factor = 1.5
+        return ctx.made * ctx.factor
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        return grad * ctx.plain.cos() * ctx.factor + ctx.made * 0.25
+
+
+class MarksDirty(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        x.tanh_()
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        return grad * (1 - y * y)
+
+
+class TwoOutputs(torch.autograd.Function):
+    """One is not differentiable, and gradients that are absent stay None."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        mask = x > 0
+        ctx.mark_non_differentiable(mask)
+        y = x.square()
+        ctx.save_for_backward(x, y, mask)
+        return y, x * 0.5, mask
+
+    @staticmethod
+    def backward(ctx: Context, first: Tensor | None, second: Tensor | None,
+                 _: Tensor | None) -> Tensor | None:
+        x, y, mask = ctx.saved_tensors
+        grad = None
+        if first is not None:
+            grad = first * 2 * x + torch.where(mask, y, x) * 0
+        if second is not None:
+            grad = second * 0.5 if grad is None else grad + second * 0.5
+        return grad
+
+
+class ReturnsView(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return grad + x * 0.125
+
+
+class GradInBackward(torch.autograd.Function):
+    """Its backward runs a backward of its own."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.sigmoid() * x
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        with torch.enable_grad():
+            inner = x.detach().requires_grad_()
+            y = inner.sigmoid() * inner
+            (result,) = torch.autograd.grad(y, inner, grad.detach())
+        return result
+
+
+class WritesSaved(torch.autograd.Function):
+    """Its backward writes into what it was given."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        inner = x.cos()
+        ctx.save_for_backward(x, inner)
+        return inner.clone()
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        x, inner = ctx.saved_tensors
+        with torch.no_grad():
+            inner.mul_(2)
+        return grad * x.detach() + inner.detach()
+
+
+class SetsUpContext(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, y: Tensor) -> Tensor:
+        return x * y.sigmoid()
+
+    @staticmethod
+    def setup_context(ctx: Context, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        x, y = inputs
+        ctx.save_for_backward(x, y, output, x)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, y, output, twice = ctx.saved_tensors
+        return (grad * y.sigmoid() + 0 * output, (grad * twice).sum_to_size(y.shape) + x.sum() * 0)
+
+
+class RaisesForward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x, x.exp())
+        raise Refusal("this forward refuses")
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        return grad
+
+
+class RaisesBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        y = x.sigmoid()
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        x, y = ctx.saved_tensors
+        raise Refusal(f"this backward refuses {tuple(x.shape)} {tuple(y.shape)}")
+
+
+WITH_ONE = {each.__name__: each for each in (
+    SavesOutput, SavesIntermediate, KeepsAttributes, MarksDirty, TwoOutputs, ReturnsView, GradInBackward,
+    WritesSaved, RaisesForward, RaisesBackward)}
+WITH_TWO = {each.__name__: each for each in (SavesInputs, SetsUpContext)}
+ALL = WITH_ONE | WITH_TWO

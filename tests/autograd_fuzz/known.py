@@ -1,0 +1,30 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where Spillway is known to differ from plain autograd. Each has a program in regressions/known; its test
+fails when the difference is gone: then it is taken out here. All come from one fact: plain autograd saves an
+input as the tensor itself, whatever becomes of it; Spillway's hook is given it once, without a hold."""
+
+import re
+
+WRITTEN = "one of the variables needed for gradient computation has been modified by an inplace operation"
+BASE_WRITTEN = "is a view and its base or another view of its base has been modified inplace"
+DETACHED = ("Trying to use a saved tensor that has been detached in-place",
+            "none of output has requires_grad=True")
+_TENSOR = re.compile(r"inplace operation: \[.*?\](?=,? (?:which|is at))(?:, which is output \d+ of [^,]*,)?")
+Event = tuple[object, ...]
+
+
+def _text(event: Event) -> str:
+    return str(event[2]) if len(event) == 3 and event[1] == "RuntimeError" else ""
+
+
+def known(plain: Event, other: Event) -> str:
+    """Its name; empty for a difference that is not known."""
+    left, right = _text(plain), _text(other)
+    if left.startswith(DETACHED):
+        return "detached_in_place"
+    if BASE_WRITTEN in right or (WRITTEN in right and (BASE_WRITTEN in left or "INTERNAL ASSERT" in left)):
+        return "written_base_of_views"
+    if WRITTEN in left and _TENSOR.sub("", left) == _TENSOR.sub("", right):
+        return "written_tensor_that_is_gone"
+    return ""

@@ -1,0 +1,57 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a program can see of a tensor or an error, in a form that two runs can compare."""
+
+import re
+import zlib
+
+import torch
+from torch import Tensor
+
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+
+
+def bits(tensor: Tensor) -> int:
+    """A checksum of the elements in their order; allocates nothing of torch's for plain tensors."""
+    plain = tensor.detach()
+    if plain.layout != torch.strided:
+        plain = plain.to_dense()
+    if plain.is_conj() or plain.is_neg():
+        plain = plain.resolve_conj().resolve_neg()
+    if plain.dtype == torch.bfloat16:
+        plain = plain.view(torch.int16)
+    return zlib.crc32(plain.numpy().tobytes())
+
+
+def tensor(value: Tensor | None) -> tuple[object, ...]:
+    if value is None:
+        return ("None",)
+    try:
+        node = type(value.grad_fn).__name__
+    except RuntimeError as forbidden:  # a view of a custom Function, and its base was written
+        return error(forbidden)
+    strided = value.layout == torch.strided
+    where = (tuple(value.stride()), value.storage_offset()) if strided else ()
+    return (str(value.dtype), tuple(value.shape), where, value.requires_grad, value.is_leaf, node,
+            "inference" if value.is_inference() else value._version, bits(value))
+
+
+def gradient(value: Tensor) -> tuple[object, ...]:
+    """Where one is kept; those of leaves are told by each backward, too."""
+    try:
+        keeps = value.requires_grad and (value.is_leaf or value.retains_grad)
+    except RuntimeError as forbidden:
+        return error(forbidden)
+    return tensor(value.grad) if keeps else ()
+
+
+def error(raised: BaseException) -> tuple[str, str]:
+    return (type(raised).__name__, _ADDRESS.sub("0x", str(raised)))
+
+
+def is_out_of_memory(raised: BaseException | None) -> bool:
+    while raised is not None:
+        if isinstance(raised, torch.OutOfMemoryError):
+            return True
+        raised = raised.__cause__ or raised.__context__
+    return False

@@ -1,0 +1,151 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Many seeds, in processes of their own, so that a crash or a hang is one seed's: python run.py --seeds
+100000.
+Failing programs are shrunk and written to a folder; the last line is JSON. Keep those that matter in
+regressions/."""
+
+import argparse
+import dataclasses
+import json
+import multiprocessing as mp
+import os
+import pathlib
+import sys
+import time
+from multiprocessing.connection import Connection, wait
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from autograd_fuzz.actions import random_program  # noqa: E402
+from autograd_fuzz.batch import Tally, quiet, run_batch  # noqa: E402
+from autograd_fuzz.program import Program, to_json  # noqa: E402
+from autograd_fuzz.shrink import shrunk  # noqa: E402
+from autograd_fuzz.systems import Budget  # noqa: E402
+
+BATCH = 25
+HANGS_AFTER_S = 180
+FORK = mp.get_context("fork")  # the parent opens no session and runs no program, so a fork of it is whole
+
+
+def work(first: int, end: int, scratch: str, to: Connection) -> None:
+    """Tells each seed before it runs, and each batch's tally."""
+    quiet()
+    for start in range(first, end, BATCH):
+        tally = Tally()
+        programs = [random_program(seed) for seed in range(start, min(start + BATCH, end))]
+        run_batch(programs, Budget.random(start), scratch, tally, to.send)
+        to.send(tally)
+    to.send(None)
+
+
+@dataclasses.dataclass
+class Worker:
+    at: int
+    end: int
+    scratch: str
+
+    def __post_init__(self) -> None:
+        self.connection, theirs = FORK.Pipe()
+        self.process = FORK.Process(target=work, args=(self.at, self.end, self.scratch, theirs))
+        self.process.start()
+        theirs.close()
+        self.heard = time.monotonic()
+
+    def take(self, total: Tally) -> bool:
+        """False when it has ended, one way or another."""
+        try:
+            said = self.connection.recv()
+        except EOFError:
+            self.process.join()
+            total.failed[self.at] = f"the process ended with {self.process.exitcode}"
+            return False
+        self.heard = time.monotonic()
+        if isinstance(said, Tally):
+            add(total, said)
+        elif said is not None:
+            self.at = said
+        return said is not None
+
+
+def add(total: Tally, more: Tally) -> None:
+    total.programs += more.programs
+    total.refused += more.refused
+    total.moved_bytes += more.moved_bytes
+    total.failed |= more.failed
+    for name, count in more.known.items():
+        total.known[name] = total.known.get(name, 0) + count
+
+
+def run_all(first: int, seeds: int, jobs: int, scratch: str) -> Tally:
+    total = Tally()
+    share = -(-seeds // jobs)
+    workers = [Worker(start, min(start + share, first + seeds), scratch)
+               for start in range(first, first + seeds, share)]
+    told = time.monotonic()
+    while workers:
+        ready = wait([worker.connection for worker in workers], timeout=5)
+        for worker in list(workers):
+            if worker.connection in ready and worker.take(total):
+                continue
+            if worker.connection not in ready and time.monotonic() - worker.heard < HANGS_AFTER_S:
+                continue
+            if worker.connection not in ready:
+                worker.process.kill()
+                total.failed[worker.at] = f"nothing happened for {HANGS_AFTER_S} s"
+            workers.remove(worker)
+            if worker.at in total.failed and worker.at + 1 < worker.end and worker.process.exitcode != 0:
+                workers.append(Worker(worker.at + 1, worker.end, scratch))
+        if time.monotonic() - told > 10:
+            told = time.monotonic()
+            print(f"{total.programs} of {seeds} programs, {total.refused} refused, "
+                  f"{total.moved_bytes >> 20} MiB moved, failed: {sorted(total.failed)}", flush=True)
+    return total
+
+
+def fails_alone(program: Program, budget: Budget, scratch: str) -> bool:
+    """In a fork: whatever it does, we go on."""
+
+    def attempt() -> None:
+        quiet()
+        tally = Tally()
+        run_batch([program], budget, scratch, tally)
+        os._exit(1 if tally.failed else 0)
+
+    process = FORK.Process(target=attempt)
+    process.start()
+    process.join(HANGS_AFTER_S / 6)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    return process.exitcode != 0
+
+
+def keep(seed: int, first: int, why: str, folder: pathlib.Path, scratch: str) -> None:
+    program, budget = random_program(seed), Budget.random(seed - (seed - first) % BATCH)
+    alone = fails_alone(program, budget, scratch)
+    if alone:
+        program = shrunk(program, lambda smaller: fails_alone(smaller, budget, scratch))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"seed-{seed}.json").write_text(to_json(program))
+    print(f"seed {seed}, {budget}, {'shrunk' if alone else 'not alone, only after those before it'}: {why}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100_000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/autograd_fuzz"))
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    total = run_all(options.first, options.seeds, options.jobs, str(options.folder))
+    for seed, why in sorted(total.failed.items())[:20]:
+        keep(seed, options.first, why, options.folder, str(options.folder))
+    print(json.dumps({"seeds": options.seeds, "first": options.first, "failed": sorted(total.failed),
+                      "refused": total.refused, "known": total.known, "moved_bytes": total.moved_bytes}))
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""`make semantics`: every case under every system; writes docs/semantics.md, or with --check compares."""
+
+import argparse
+import os
+import pathlib
+import sys
+import tempfile
+import time
+
+import suite
+import systems
+import table
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "semantics.md"
+CHECKED = ("plain", "spillway")
+
+
+def scratch() -> pathlib.Path:
+    """A folder on a disk: that of the build."""
+    folder = pathlib.Path(os.environ.get("SPILLWAY_BINARY_DIR", str(ROOT / "build"))) / "scratch"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def columns(names: list[str],
+            chosen: str = "") -> tuple[list[suite.Case], dict[str, suite.Column], dict[str, str]]:
+    todo = [each for each in suite.cases() if chosen in each.name]
+    suite.prepare()
+    found: dict[str, suite.Column] = {}
+    versions: dict[str, str] = {}
+    for name in names:
+        start = time.perf_counter()
+        log = scratch() / f"semantics-{name}.log"
+        log.unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(dir=scratch()) as folder:
+            found[name], versions[name] = suite.column(systems.ALL[name], todo, folder, log)
+        counts = table.counted(found[name])
+        words = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+        print(f"{time.perf_counter() - start:5.1f} s  {name}: {words}", flush=True)
+    return todo, found, versions
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="plain's and Spillway's columns against the page")
+    parser.add_argument("--systems", default="", help="these only, by comma; prints, writes nothing")
+    parser.add_argument("--cases", default="", help="those whose name has this in it; prints, writes nothing")
+    options = parser.parse_args()
+    names = options.systems.split(",") if options.systems else [
+        name for name in systems.ALL
+        if name != "spillway_late" or os.environ.get(systems.SpillwayLate.library)]
+    if options.check:
+        names = list(CHECKED)
+    todo, found, versions = columns(names, options.cases)
+    if options.check:
+        faults = table.differences(PAGE.read_text(), todo, found)
+        print("\n".join(faults) or "docs/semantics.md is what a fresh run gives")
+        return 1 if faults else 0
+    if options.systems or options.cases:
+        print("\n".join(table.failures(todo, found)))
+        return 0
+    PAGE.write_text(table.page(todo, found, versions))
+    print(f"wrote {PAGE.relative_to(ROOT)}: {len(todo)} cases, {len(names)} systems")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""The page docs/semantics.md: from outcomes to Markdown, and from Markdown back for the check."""
+
+import systems
+from case import CRASH, HANG, IDLE, LOUD, MEMORY, NONE, OLD, PASS, WRONG, Case, Outcome
+
+Columns = dict[str, dict[str, Outcome]]
+KINDS = (PASS, LOUD, WRONG, OLD, MEMORY, CRASH, HANG, IDLE, NONE)
+MARKS = {WRONG: "**wrong**", CRASH: "**crash**", HANG: "**hang**"}
+
+HEAD = """# Who does what plain autograd does
+
+The cases of `tests/semantics/` under systems that move or recompute what autograd saves. The measure is plain
+autograd: the same bits of every result, the same error, and nothing held once the graph is gone.
+`make semantics` writes this page; a test runs the columns of plain autograd and Spillway afresh and fails where
+they differ from it.
+
+All of it runs on the CPU, a system in a process of its own. So it shows what a system's logic does, and nothing
+of its streams, its speed or what it saves. Systems that leave tensors of the CPU alone are made to take them, as
+the second table says. A system that recomputes is posed each case as a function that it wraps; what a checkpoint
+is documented not to keep (weights that change before the recompute, batch norm's counts) is in the table all the
+same.
+
+| word | what the system did |
+|---|---|
+| pass | what plain autograd does |
+| loud | raises where plain autograd does not, or raises something else |
+| **wrong** | silent: another result, or no error and a wrong gradient |
+| old value | silent: plain autograd raises, because a saved tensor was written; the system uses the value before |
+| memory | silent: holds a graph or its bytes after the last name is gone, or copies parameters |
+| crash, hang | the process died, or no end in a minute |
+| idle | right, but nothing was moved where it had to be (Spillway only) |
+| n/a | the case cannot be posed |
+"""
+
+NOT_HERE = """
+## What is not here
+
+The sources are numbered sections of our notes on peers and issues of other projects (`project#number`). Left
+out:
+
+- Races of streams and host buffers, `record_stream`, pinned memory, graph capture (Megatron-LM#7398,
+  torchtune#1867's other half, trl#7195, DeepSpeed#8186, torchtitan#2581, diffusers#12673; 6.13, 6.20, 6.22 to
+  6.28, 6.31): the CPU has one order. `tests/late` poses them to Spillway on an accelerator in software.
+- Several processes (unsloth#9995, 6.29's collectives), and memory that is not saved, host memory and speed
+  (section 4 from 29 on): those are measured, not judged.
+- Defects of one project's own configuration (Megatron-Bridge#2684, DeepSpeed#3062, diffusers#14433).
+"""
+
+
+def counted(column: dict[str, Outcome]) -> dict[str, int]:
+    return {kind: sum(outcome.kind == kind for outcome in column.values()) for kind in KINDS}
+
+
+def failures(todo: list[Case], found: Columns) -> list[str]:
+    """One line for each reason of each case, with the systems that have it."""
+    lines = []
+    for each in todo:
+        reasons: dict[tuple[str, str], list[str]] = {}
+        for name, column in found.items():
+            outcome = column[each.name]
+            if outcome.kind not in (PASS, NONE):
+                reasons.setdefault((outcome.kind, outcome.why.lower()), []).append(name)
+        lines += [f"- `{each.name}`: {', '.join(systems.ALL[name].title for name in names)}: {kind}: "
+                  f"{found[names[0]][each.name].why}" for (kind, _), names in reasons.items()]
+    return lines
+
+
+def _row(*cells: object) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def _systems(found: Columns, versions: dict[str, str]) -> list[str]:
+    lines = ["", _row("system", "version", *KINDS[:5], "crash, hang", "idle", NONE, "how it is run"),
+             "|---" * 11 + "|"]
+    for name, column in found.items():
+        kind, counts = systems.ALL[name], counted(column)
+        lines.append(_row(kind.title, versions[name], *(counts[each] for each in KINDS[:5]),
+                          counts[CRASH] + counts[HANG], counts[IDLE], counts[NONE], kind.about))
+    return lines
+
+
+def _reasons_not_posed(found: Columns) -> list[str]:
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for name, column in found.items():
+        for case_name, outcome in column.items():
+            if outcome.kind == NONE:
+                reasons.setdefault((systems.ALL[name].title, outcome.why), []).append(case_name)
+    return [f"- {title}: n/a: {why}: {', '.join(f'`{each}`' for each in names)}"
+            for (title, why), names in reasons.items()]
+
+
+def page(todo: list[Case], found: Columns, versions: dict[str, str]) -> str:
+    lines = [HEAD, f"Made with torch {versions['plain']}: {len(todo)} cases.", *_systems(found, versions)]
+    lines += ["", "## The cases", "", "`plain` says what plain autograd does: the bits of a result, an error, "
+              "or everything let go."]
+    titles = [systems.ALL[name].title for name in found]
+    group = ""
+    for each in todo:
+        if each.group != group:
+            group = each.group
+            lines += ["", f"### {group}", "", _row("case", "what", "from", "plain", *titles),
+                      "|---" * (4 + len(titles)) + "|"]
+        cells = [MARKS.get(column[each.name].kind, column[each.name].kind) for column in found.values()]
+        lines.append(_row(f"`{each.name}`", each.title, each.source, each.plain, *cells))
+    lines += ["", "## Every failure", "", *failures(todo, found), "", *_reasons_not_posed(found)]
+    lines += [NOT_HERE.rstrip(), ""]
+    return "\n".join(lines)
+
+
+def cells(text: str, title: str) -> dict[str, str]:
+    """A system's column of the page, by case."""
+    column, found = -1, {}
+    for line in text.splitlines():
+        parts = [part.strip() for part in line.strip("|").split(" | ")]
+        if line.startswith("| case |"):
+            column = parts.index(title)
+        elif line.startswith("| `") and column >= 0:
+            found[parts[0].strip("`")] = parts[column].strip("*")
+    return found
+
+
+def differences(text: str, todo: list[Case], found: Columns) -> list[str]:
+    """Where fresh columns are not the page's. What this torch cannot pose differs from nothing."""
+    faults = []
+    for name, column in found.items():
+        written = cells(text, systems.ALL[name].title)
+        for each in todo:
+            fresh = column[each.name]
+            if fresh.kind not in (NONE, written.get(each.name)):
+                faults.append(f"{each.name}: {systems.ALL[name].title}: the page says "
+                              f"{written.get(each.name, 'nothing')}, a fresh run {fresh.kind}: {fresh.why}")
+        gone = written.keys() - {each.name for each in todo}
+        faults += [f"{each}: is on the page and not in the suite" for each in sorted(gone)]
+    return faults
