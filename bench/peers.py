@@ -113,7 +113,7 @@ def idle_cost(children: Children) -> dict[str, Any]:
     return {
         "ratio": common.spread([seconds(mine) / seconds(plain) for mine, plain in measured]),
         "plain_step_s": common.spread([seconds(plain) for _, plain in measured]),
-        "enter_s": common.spread([run["enter_s"] for run in ours]),
+        "enter_us": common.spread([run["enter_s"] * 1e6 for run in ours]),
         "saved_tensors_per_step": ours[0]["saved_tensors"] / options.idle_steps,
         "stored_bytes": max(run["stored_bytes"] for run in ours),
         "losses_equal": all(mine["losses"] == plain["losses"] for mine, plain in measured),

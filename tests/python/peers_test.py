@@ -89,7 +89,7 @@ class Quick(unittest.TestCase):
         self.assertEqual(self.detail["idle"]["stored_bytes"], 0)
         self.assertTrue(self.detail["idle"]["losses_equal"])
         self.assertGreater(self.detail["idle"]["saved_tensors_per_step"], 50)
-        self.assertGreater(self.detail["idle"]["enter_s"][0], 0)
+        self.assertGreater(self.detail["idle"]["enter_us"][0], 0)
 
     def test_hook_costs_are_of_small_and_of_large_tensors(self):
         small, large = self.detail["hooks"]["sizes"]
