@@ -48,7 +48,7 @@ struct SessionOptions {
     std::string flight_record = {};  ///< a file for the last steps' log, written when one fails
     std::string device = "cpu";      ///< "cpu", "cuda", "cuda:1"
     std::string trace_file = {};     ///< a file for trace viewers, filled when the session closes
-    bool keep_trace = false;         ///< keeps the last steps for `write_trace` instead
+    bool keep_trace = false;         ///< keeps it for `write_trace`, and what `explain` tells
 };
 
 /// An option that cannot be: thrown by `Session::open`, with one line that says why.
