@@ -19,13 +19,14 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo)
 endif()
 
-# ccache where present. The sloppiness is what it asks for to cache a use of a precompiled header.
+# ccache where present. The sloppiness is what it asks for to cache a use of a precompiled header; paths
+# in the tree are relative to it, so that builds with the same flags (another torch's, pip's) share files.
 find_program(SPILLWAY_CCACHE ccache)
 mark_as_advanced(SPILLWAY_CCACHE)
 if(SPILLWAY_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-      ${SPILLWAY_CCACHE})
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${SPILLWAY_CCACHE})
 endif()
 
 if(SPILLWAY_SANITIZE)

@@ -15,6 +15,7 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ["SPILLWAY_BINARY_DIR"])
 DEFAULT_TORCH = "2.15"
+FLAGS = "-Wall -Wextra -Wconversion -Wshadow -Werror"  # the build's: then the compiler's cache has the files
 
 def readme_example(folder: pathlib.Path) -> str:
     """README's, on a disk that is here."""
@@ -49,7 +50,8 @@ class Install(unittest.TestCase):
 
     def test_beside_torch(self):
         python = self.environment("with-torch", True)
-        done = self.run_in(python, "-m", "pip", "install", "--disable-pip-version-check", str(ROOT))
+        done = self.run_in(python, "-m", "pip", "install", "--disable-pip-version-check", str(ROOT),
+                           "--config-settings", f"cmake.define.CMAKE_CXX_FLAGS={FLAGS}")
         self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
         self.assertNotRegex(done.stdout, r"(?m)^ *Downloading torch-\d")
         self.assertRegex(done.stdout, r"torch_spillway-[\d.]+-py3-none-linux_x86_64\.whl")
