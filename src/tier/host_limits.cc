@@ -131,6 +131,14 @@ void read_cgroups(std::string const& root, HostLimits& limits) {
     }
 }
 
+/// Of two limits, either of which may be none.
+std::int64_t lower(std::int64_t one, std::int64_t other) {
+    if (one == HostLimits::kUnlimited || other == HostLimits::kUnlimited) {
+        return std::max(one, other);
+    }
+    return std::min(one, other);
+}
+
 Error too_much(Errc code, std::int64_t asked_bytes, std::string const& why) {
     return Error{
         code,
@@ -150,6 +158,17 @@ HostLimits read_host_limits(std::string const& given_root) {
                                .value_or(HostLimits::kUnlimited);
     read_cgroups(root, limits);
     return limits;
+}
+
+std::int64_t HostLimits::most_bytes() const {
+    return lower(machine_bytes, cgroup_limit_bytes);
+}
+
+std::int64_t HostLimits::left_bytes() const {
+    bool const has_cgroup = cgroup_limit_bytes != kUnlimited;
+    return lower(
+        available_bytes, has_cgroup ? std::max<std::int64_t>(left_of(*this), 0) : kUnlimited
+    );
 }
 
 Result<void> check_host_budget(std::int64_t asked_bytes, HostLimits const& limits) {

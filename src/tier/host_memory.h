@@ -72,6 +72,11 @@ struct HostLimits {
     /// RLIMIT_MEMLOCK. It binds mlock and io_uring's buffers; a CUDA driver pins past it.
     std::int64_t memlock_bytes = kUnlimited;
 
+    /// What this process may ever have; kUnlimited where nothing says.
+    [[nodiscard]] std::int64_t most_bytes() const;
+    /// What is left of it now.
+    [[nodiscard]] std::int64_t left_bytes() const;
+
     bool operator==(HostLimits const&) const = default;
 };
 

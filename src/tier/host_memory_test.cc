@@ -113,6 +113,22 @@ TEST_F(HostLimitsTest, what_is_not_there_is_no_limit) {
     EXPECT_EQ(read_host_limits(root_).memlock_bytes, HostLimits::kUnlimited);
 }
 
+TEST_F(HostLimitsTest, the_lower_of_machine_and_cgroup_binds) {
+    HostLimits limits;
+    EXPECT_EQ(limits.most_bytes(), HostLimits::kUnlimited);
+    EXPECT_EQ(limits.left_bytes(), HostLimits::kUnlimited);
+    limits.machine_bytes = 8_GiB;
+    limits.available_bytes = 4_GiB;
+    EXPECT_EQ(limits.most_bytes(), 8_GiB);
+    EXPECT_EQ(limits.left_bytes(), 4_GiB);
+    limits.cgroup_limit_bytes = 6_GiB;
+    limits.cgroup_used_bytes = 5_GiB;
+    EXPECT_EQ(limits.most_bytes(), 6_GiB);
+    EXPECT_EQ(limits.left_bytes(), 1_GiB);
+    limits.cgroup_used_bytes = 7_GiB;
+    EXPECT_EQ(limits.left_bytes(), 0);
+}
+
 TEST_F(HostLimitsTest, a_limit_on_locked_memory_is_named_where_it_is_passed) {
     HostLimits limits;
     EXPECT_EQ(memlock_advice(1_GiB, limits), "");

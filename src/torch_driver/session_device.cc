@@ -32,14 +32,9 @@ constexpr std::int64_t kStagingBytes = 512_MiB;
 /// somewhere, and locking memory takes time and takes it from others.
 std::int64_t default_host_bytes(SessionOptions const& options, HostLimits const& limits) {
     constexpr std::int64_t kDeviceBudgets = 4;
-    std::int64_t left = limits.available_bytes == HostLimits::kUnlimited
-                            ? kDeviceBudgets * options.device_budget_bytes
-                            : limits.available_bytes / 2;
-    if (limits.cgroup_limit_bytes != HostLimits::kUnlimited) {
-        left = std::min(left, (limits.cgroup_limit_bytes - limits.cgroup_used_bytes) / 2);
-    }
-    std::int64_t const bytes = std::min(left, kDeviceBudgets * options.device_budget_bytes);
-    return std::max<std::int64_t>(bytes, 0);
+    std::int64_t const wanted = kDeviceBudgets * options.device_budget_bytes;
+    std::int64_t const left = limits.left_bytes();
+    return left == HostLimits::kUnlimited ? wanted : std::clamp<std::int64_t>(left / 2, 0, wanted);
 }
 
 }  // namespace
