@@ -18,40 +18,21 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 namespace spillway {
 
 namespace {
 
-/// What this process may have of the machine's memory.
-std::int64_t memory_bytes() {
-    HostLimits const limits = read_host_limits();
-    bool const has_cgroup = limits.cgroup_limit_bytes != HostLimits::kUnlimited;
-    return has_cgroup ? std::min(limits.machine_bytes, limits.cgroup_limit_bytes)
-                      : limits.machine_bytes;
-}
-
-/// Of it, what is not in use.
-std::int64_t available_bytes() {
-    HostLimits const limits = read_host_limits();
-    bool const has_cgroup = limits.cgroup_limit_bytes != HostLimits::kUnlimited;
-    return has_cgroup
-               ? std::min(
-                     limits.available_bytes, limits.cgroup_limit_bytes - limits.cgroup_used_bytes
-                 )
-               : limits.available_bytes;
-}
-
 /// Where the folder is none, which is refused later.
 std::int64_t free_bytes(std::string const& folder) {
     std::error_code failure;
     std::filesystem::space_info const space = std::filesystem::space(folder, failure);
-    return failure ? memory_bytes() : static_cast<std::int64_t>(space.available);
+    return failure ? read_host_limits().most_bytes() : static_cast<std::int64_t>(space.available);
 }
 
 /// An option's name, or "state", and the reason, in a form that Python takes apart again.
@@ -79,7 +60,7 @@ std::int64_t size_of(std::string const& option, std::string const& text, std::in
     return *size;
 }
 
-/// Thread  started and stopped on the thread that opened it
+/// Thread  any; stopped on the thread that started it
 class SessionClass final : public torch::CustomClassHolder {
   public:
     /// Budgets as typed, "16GiB" or "80%"; empty: none. A share of device memory is
@@ -93,15 +74,16 @@ class SessionClass final : public torch::CustomClassHolder {
         std::string const& nvme_budget,
         std::string const& policy
     ) {
+        HostLimits const limits = read_host_limits();
         SessionOptions options;
         options.device = device;
         options.device_budget_bytes = size_of(
-            "device_budget", device_budget, device == "cpu" ? memory_bytes() : device_bytes
+            "device_budget", device_budget, device == "cpu" ? limits.most_bytes() : device_bytes
         );
         bool const takes_half = host_budget.empty() && device != "cpu" && policy != "keep_all";
         options.host_budget_bytes = takes_half
-                                        ? available_bytes() / 2
-                                        : size_of("host_budget", host_budget, memory_bytes());
+                                        ? limits.left_bytes() / 2
+                                        : size_of("host_budget", host_budget, limits.most_bytes());
         options.nvme = nvme;
         options.nvme_budget_bytes = size_of("nvme_budget", nvme_budget, free_bytes(nvme));
         options.policy = policy;
@@ -125,11 +107,11 @@ class SessionClass final : public torch::CustomClassHolder {
     }
 
     void start() {
+        std::lock_guard const lock(mutex_);
         check_state(
             !recording_,
             "this session is entered already; leave it before it is entered again, or open another"
         );
-        check_here();
         step_ += steps_are_told_ ? 0 : 1;
         opened().phase(Phase::forward, step_);
         recording_.emplace(opened());
@@ -137,18 +119,22 @@ class SessionClass final : public torch::CustomClassHolder {
     }
 
     void stop() {
+        std::lock_guard const lock(mutex_);
         check_state(recording_.has_value(), "this session was not started");
-        check_here();
+        std::vector<SessionClass const*>& entered = entered_here();
         check_state(
-            entered_here().back() == this, "a session that was entered inside it is left first"
+            std::find(entered.begin(), entered.end(), this) != entered.end(),
+            "a session is left on the thread that entered it"
         );
-        entered_here().pop_back();
+        check_state(entered.back() == this, "a session that was entered inside it is left first");
+        entered.pop_back();
         recording_.reset();
         opened().phase(Phase::backward, step_);
     }
 
     /// Until it is called first, each start begins a step.
     void step() {
+        std::lock_guard const lock(mutex_);
         steps_are_told_ = true;
         ++step_;
     }
@@ -166,6 +152,7 @@ class SessionClass final : public torch::CustomClassHolder {
     }
 
     void close() {
+        std::lock_guard const lock(mutex_);
         check_state(!recording_, "this session is entered; leave it before it is closed");
         opened().end_cap();  // torch may keep a graph whose backward failed
         session_.reset();
@@ -182,13 +169,6 @@ class SessionClass final : public torch::CustomClassHolder {
         return *session_;
     }
 
-    void check_here() const {
-        check_state(
-            std::this_thread::get_id() == thread_,
-            "a session is started and stopped on the thread that opened it"
-        );
-    }
-
     /// The sessions that this thread is in, innermost last.
     static std::vector<SessionClass const*>& entered_here() {
         static thread_local std::vector<SessionClass const*> entered;
@@ -196,7 +176,7 @@ class SessionClass final : public torch::CustomClassHolder {
     }
 
     pid_t const owner_ = ::getpid();
-    std::thread::id const thread_ = std::this_thread::get_id();
+    std::mutex mutex_;  ///< of starts and stops
     std::unique_ptr<Session> session_;
     std::optional<Recording> recording_;
     std::int64_t step_ = 0;

@@ -295,15 +295,20 @@ class Refusals(Train):
         failures = []
 
         def elsewhere():
-            try:
-                session.start()
-            except spillway.StateError as error:
-                failures.append(str(error))
+            for called in (session.start, session.stop):
+                try:
+                    called()
+                except spillway.StateError as error:
+                    failures.append(str(error))
 
-        other = threading.Thread(target=elsewhere)
-        other.start()
-        other.join()
-        self.assertIn("the thread that opened it", failures[0])
+        for inside in (True, False):
+            with session if inside else contextlib.nullcontext():
+                other = threading.Thread(target=elsewhere)
+                other.start()
+                other.join()
+            self.assertEqual(len(failures), 2, failures)  # outside both are right
+        self.assertIn("entered already", failures[0])
+        self.assertIn("on the thread that entered it", failures[1])
         session.close()
         self.refused(spillway.StateError, "closed", session.start)
 
