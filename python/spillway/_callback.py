@@ -5,23 +5,12 @@
 import contextlib
 import os
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from .report import Report
 from .session import Session
-
-
-class _Optimizers:
-    """Several optimizers, as far as a session looks at one."""
-
-    def __init__(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
-        self._optimizers = list(optimizers)
-
-    @property
-    def state(self) -> dict[Any, Any]:
-        return {parameter: state for each in self._optimizers for parameter, state in each.state.items()}
 
 
 class Training:
@@ -59,8 +48,7 @@ class Training:
 
     def _open(self, model: torch.nn.Module, optimizers: Iterable[torch.optim.Optimizer]) -> Session:
         self._close()  # of a training that an exception ended
-        optimizer = cast(torch.optim.Optimizer, _Optimizers(optimizers))
-        self._session = Session(model, optimizer=optimizer, **self._options)
+        self._session = Session(model, optimizer=optimizers, **self._options)
         return self._session
 
     def _close(self) -> None:

@@ -3,7 +3,7 @@
 """Training under a budget of device bytes."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -47,7 +47,7 @@ def _local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _owned(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer | None
+    model: torch.nn.Module, optimizers: Iterable[torch.optim.Optimizer]
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """What is never moved, by name."""
     for name, parameter in model.named_parameters():
@@ -55,7 +55,7 @@ def _owned(
         if parameter.grad is not None:
             yield f"{name}.grad", _local(parameter.grad)
     yield from model.named_buffers()
-    if optimizer is not None:
+    for optimizer in optimizers:
         for state in optimizer.state.values():
             for name, value in state.items():
                 if isinstance(value, torch.Tensor):
@@ -83,11 +83,12 @@ class Session:
         host_budget: int | str | None = None,
         nvme: str | os.PathLike[str] | None = None,
         nvme_budget: int | str | None = None,
-        optimizer: torch.optim.Optimizer | None = None,
+        optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer] | None = None,
         policy: str = "online",
     ) -> None:
         self._model = model
-        self._optimizer = optimizer
+        several = optimizer if isinstance(optimizer, Iterable) else [optimizer]
+        self._optimizers = [each for each in several if each is not None]
         self._parameters: list[torch.nn.Parameter] = []
         self._told: tuple[int, int] | None = None
         device = _device_of(model)
@@ -152,10 +153,10 @@ class Session:
 
     def _own(self) -> None:
         """Tells what is never moved, when that is not what was told last."""
-        now = (sum(_local(p).data_ptr() for p in self._parameters), len(self._optimizer.state) if self._optimizer else 0)
+        now = (sum(_local(p).data_ptr() for p in self._parameters), sum(len(each.state) for each in self._optimizers))
         if now == self._told:
             return
-        owned = list(_owned(self._model, self._optimizer))
+        owned = list(_owned(self._model, self._optimizers))
         moved = next((p for p in self._model.parameters() if p.device != self._device), None)
         if moved is not None:
             raise OptionError("model", f"it was on {self._device} when the session began and has a parameter on "

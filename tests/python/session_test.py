@@ -211,6 +211,21 @@ class Reports(Train):
         session.close()
 
 
+    def test_the_state_of_optimizers_counts_in_the_budget(self):
+        net = model()
+        optimizers = [torch.optim.AdamW(layer.parameters()) for layer in net if isinstance(layer, torch.nn.Linear)]
+        net(batch(0)).sum().backward()
+        for each in optimizers:
+            each.step()
+            each.zero_grad()
+        counted = []
+        for given in (None, optimizers[0], optimizers):
+            session = self.open(net, optimizer=given)
+            counted.append(session.report()["device_bytes"])
+            session.close()
+        sizes = [sum(value.nbytes for state in each.state.values() for value in state.values()) for each in optimizers]
+        self.assertEqual([more - counted[0] for more in counted[1:]], [sizes[0], sum(sizes)])
+
     def test_explain_names_the_place_and_the_reason(self):
         net = model()
         session = self.open(net)
