@@ -47,9 +47,8 @@ class CpuDevice final : public Device {
     /// and nothing is set aside, where fewer are free.
     [[nodiscard]] bool lend(std::int64_t bytes);
     void take_back(std::int64_t bytes);
-    /// Besides the limit: blocks and what is lent take at most this. kUnbound: whatever they take.
-    void bound(std::int64_t bound_bytes);
-    static constexpr std::int64_t kUnbound = -1;
+    /// Bounds blocks and what is lent.
+    void bound(std::int64_t bound_bytes) override;
     /// What `bound` bounds.
     [[nodiscard]] std::int64_t bounded_bytes() const { return arena_->used_bytes() + lent_bytes_; }
 

@@ -76,6 +76,10 @@ class Device {
     /// Counts bytes that others allocated as used from now on, in place of those charged before:
     /// what the session owns and was there before it.
     virtual void charge(std::int64_t outside_bytes) = 0;
+    /// Besides the limit: what this session's budget and a session's around it both count takes at
+    /// most this. kUnbound: whatever it takes.
+    virtual void bound(std::int64_t bound_bytes) = 0;
+    static constexpr std::int64_t kUnbound = -1;
 
     /// The calling thread, one of the runtime's own, will use this device and no other.
     virtual void enter_thread() {}

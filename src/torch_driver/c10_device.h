@@ -52,8 +52,6 @@ class C10Device : public Device {
 
     /// There is no limit from now on.
     void end_limit() { limit_bytes_ = 0; }
-    /// Besides the limit: all that is allocated is at most this. -1: whatever it is.
-    void bound(std::int64_t bound_bytes) { bound_bytes_ = bound_bytes; }
     /// What holds torch's own pool to the limit, for as long as it lives; null where nothing does.
     /// Handed over once: a session ends before the last block of its device.
     [[nodiscard]] virtual std::shared_ptr<void> take_pool_limit() { return nullptr; }
@@ -71,6 +69,8 @@ class C10Device : public Device {
     [[nodiscard]] std::int64_t take_peak() override;
     [[nodiscard]] std::int64_t limit_bytes() const override;
     void charge(std::int64_t outside_bytes) override;
+    /// Bounds all that is allocated.
+    void bound(std::int64_t bound_bytes) override { bound_bytes_ = bound_bytes; }
 
     void enter_thread() override;
     [[nodiscard]] StreamId current_stream() const override;
@@ -115,7 +115,7 @@ class C10Device : public Device {
     c10::Stream const copy_out_;
     c10::Stream const copy_in_;
     std::atomic<std::int64_t> limit_bytes_;
-    std::atomic<std::int64_t> bound_bytes_ = -1;
+    std::atomic<std::int64_t> bound_bytes_ = kUnbound;
 
     mutable std::mutex mutex_;  ///< of what follows, and from the question for room to its answer
     /// Last given at an address. Torch tells nobody of a block's end; addresses come again.

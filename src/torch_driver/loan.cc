@@ -18,14 +18,6 @@ namespace {
 /// Borrowed at once, where it is free: asking costs two locks. A choice, not a measurement.
 constexpr std::int64_t kLoanBytes = 2 << 20;
 
-void set_bound(Device& device, std::int64_t bound_bytes) {
-    if (auto* const host = dynamic_cast<CpuDevice*>(&device)) {
-        host->bound(bound_bytes);
-    } else if (auto* const other = dynamic_cast<C10Device*>(&device)) {
-        other->bound(bound_bytes);
-    }
-}
-
 }  // namespace
 
 void Loan::begin(std::shared_ptr<TorchSession> const& lender) {
@@ -37,10 +29,10 @@ void Loan::begin(std::shared_ptr<TorchSession> const& lender) {
     lent_of_ = lender->device();
     if (CpuDevice const* const device = host()) {
         own_bytes_ = device->bounded_bytes();
-        set_bound(*borrower_, own_bytes_);
+        borrower_->bound(own_bytes_);
     } else {
         std::int64_t const limit = lent_of_->limit_bytes();
-        set_bound(*borrower_, limit > 0 ? limit : CpuDevice::kUnbound);
+        borrower_->bound(limit > 0 ? limit : Device::kUnbound);
     }
 }
 
@@ -64,7 +56,7 @@ void Loan::end() {
         return;
     }
     lender_.reset();
-    set_bound(*borrower_, CpuDevice::kUnbound);
+    borrower_->bound(Device::kUnbound);
     if (auto* const device = dynamic_cast<CpuDevice*>(of.get())) {
         device->take_back(std::exchange(lent_bytes_, 0));
     }
@@ -89,15 +81,15 @@ std::int64_t Loan::missing_bytes(std::int64_t size_bytes) {
     return bound > 0 ? std::max<std::int64_t>(used + more - bound, 0) : 0;
 }
 
-bool Loan::is_short(std::int64_t size_bytes) {
-    return lender() != nullptr && missing_bytes(size_bytes) > 0;
-}
-
 std::string Loan::refusal(std::int64_t size_bytes) {
-    std::lock_guard const lock(mutex_);
+    std::shared_ptr<TorchSession> const from = lender();
+    if (from == nullptr || missing_bytes(size_bytes) == 0) {
+        return "";
+    }
+    Device const& device = *from->device();
     return "asked for " + format_size(size_bytes) + ", and nothing else can leave: the session " +
-           "around this one uses " + format_size(lent_of_->used_bytes()) + " of " +
-           format_size(lent_of_->limit_bytes()) + ", what this one allocated included";
+           "around this one uses " + format_size(device.used_bytes()) + " of " +
+           format_size(device.limit_bytes()) + ", what this one allocated included";
 }
 
 bool Loan::extend(std::int64_t size_bytes, bool last_resort) {
@@ -130,7 +122,7 @@ bool Loan::extend_host(TorchSession& lender, std::int64_t size_bytes) {
     }
     std::lock_guard const lock(mutex_);
     lent_bytes_ += granted;
-    set_bound(*borrower_, own_bytes_ + lent_bytes_);
+    borrower_->bound(own_bytes_ + lent_bytes_);
     return true;
 }
 
@@ -143,7 +135,7 @@ std::int64_t Loan::trim() {
     std::int64_t const unused = own_bytes_ + lent_bytes_ - host()->bounded_bytes();
     std::int64_t const back = std::clamp<std::int64_t>(unused, 0, lent_bytes_);
     lent_bytes_ -= back;
-    set_bound(*borrower_, own_bytes_ + lent_bytes_);
+    borrower_->bound(own_bytes_ + lent_bytes_);
     of->take_back(back);
     return back;
 }

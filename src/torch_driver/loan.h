@@ -37,10 +37,8 @@ class Loan {
     /// Who lends, while that one caps; else null, and only its own budget bounds the borrower.
     [[nodiscard]] std::shared_ptr<TorchSession> lender();
 
-    /// Whether the lender's budget, and not the borrower's own, has no room for `size_bytes`.
-    [[nodiscard]] bool is_short(std::int64_t size_bytes);
-
-    /// What to say then.
+    /// What to say where the lender's budget, and not the borrower's own, has no room for
+    /// `size_bytes`; else empty.
     [[nodiscard]] std::string refusal(std::int64_t size_bytes);
 
     /// Makes room for them, where it is so; as the `last_resort` also where the borrower's budget
