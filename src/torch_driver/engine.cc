@@ -11,6 +11,8 @@
 #include <c10/util/ScopeExit.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <mutex>
 #include <string_view>
@@ -63,13 +65,37 @@ std::shared_ptr<Running const> running_here() {
     return carried == nullptr ? nullptr : carried->running();
 }
 
+/// Whose value a backward unpacked last on this thread.
+struct Adopted {
+    int task = -1;
+    std::weak_ptr<TorchSession> session;
+};
+
+Adopted& adopted() {
+    static thread_local Adopted last;
+    return last;
+}
+
+Recorder recorder_of_adopted() {
+    Adopted const& last = adopted();
+    if (last.task == -1 || last.task != torch::autograd::get_current_graph_task_id()) {
+        return {};
+    }
+    std::shared_ptr<TorchSession> session = last.session.lock();
+    if (session == nullptr || !session->is_entered()) {
+        return {};
+    }
+    std::size_t const python_hooks = session->python_hooks();
+    return {std::move(session), python_hooks};
+}
+
 /// The calling thread's own recorder, or the one of the backward that it runs.
 Recorder recorder_here() {
     if (thread_recorder().session != nullptr) {
         return thread_recorder();
     }
     std::shared_ptr<Running const> const running = running_here();
-    return running == nullptr ? Recorder{} : running->recorder;
+    return running == nullptr ? recorder_of_adopted() : running->recorder;
 }
 
 template <typename Base, bool has_node_creation_hooks = HasNodeCreationHooks<Base>>
@@ -119,8 +145,7 @@ class DelegatingEngine final : public HandsOnNodeHooks<Engine> {
         if (thread_recorder().session != nullptr) {
             return hooks_of(thread_recorder());  // without a copy: this is asked at each save
         }
-        std::shared_ptr<Running const> const running = running_here();
-        return hooks_of(running == nullptr ? thread_recorder() : running->recorder);
+        return hooks_of(recorder_here());
     }
 
   private:
@@ -157,6 +182,17 @@ void install_engine() {
 Recorder& thread_recorder() {
     static thread_local Recorder recorder;
     return recorder;
+}
+
+void adopt_backward(std::shared_ptr<TorchSession> const& session) {
+    int const task = torch::autograd::get_current_graph_task_id();
+    if (task == -1 || adopted().task == task || thread_recorder().session != nullptr) {
+        return;
+    }
+    auto const node = torch::autograd::get_current_node();
+    if (node != nullptr && node->stream().has_value()) {  // else the thread that called runs it
+        adopted() = {task, session};
+    }
 }
 
 std::shared_ptr<Backward const> backward_here() {

@@ -29,6 +29,11 @@ struct Recorder {
 /// The calling thread's recorder; empty when nothing records.
 [[nodiscard]] Recorder& thread_recorder();
 
+/// `session` unpacks a value in a backward on the calling thread. Where that is a device's thread
+/// and the backward passed our engine by, as those do that Python starts, what it saves is from now
+/// on the session's, while a thread is in that.
+void adopt_backward(std::shared_ptr<TorchSession> const& session);
+
 /// The backward that the calling thread runs a node of; null where it runs none.
 [[nodiscard]] std::shared_ptr<Backward const> backward_here();
 

@@ -13,12 +13,12 @@ namespace spillway {
 Entered::Entered(std::shared_ptr<TorchSession> session)
     : session_(std::move(session)),
       outer_(std::exchange(thread_recorder(), Recorder{session_, python_hook_depth()})) {
-    session_->hold_cap();
+    session_->enter(thread_recorder().python_hooks);
     allocate_from(session_, false);
 }
 
 Entered::~Entered() {
-    session_->let_go_of_cap();
+    session_->leave();
     thread_recorder() = std::move(outer_);
     if (thread_recorder().session != nullptr) {
         allocate_from(thread_recorder().session, false);

@@ -3,6 +3,7 @@
 
 #include "torch_driver/saved_hook.h"
 
+#include "torch_driver/engine.h"
 #include "torch_driver/torch_session.h"
 #include "torch_driver/written_in_place.h"
 
@@ -69,8 +70,10 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
 }
 
 at::Tensor SavedHook::call_unpack_hook() {
+    adopt_backward(session_);
     check_version();
-    if (at::Tensor const original(original_.lock()); original.defined() && !is_output_) {
+    at::Tensor const original(original_.lock());
+    if (original.defined() && !is_output_) {
         auto const* const meta = torch::autograd::impl::get_autograd_meta(original);
         bool const has_node = meta != nullptr && meta->grad_fn_ != nullptr;
         TORCH_CHECK(
@@ -82,7 +85,9 @@ at::Tensor SavedHook::call_unpack_hook() {
             return original;
         }
     }
-    return value_.valid() ? session_->bring_back(*this) : kept_;
+    at::Tensor const tensor = value_.valid() ? session_->bring_back(*this) : kept_;
+    // A leaf that lives is what plain autograd gives back: of its own subclass.
+    return original.defined() && origin_.node == nullptr ? original : tensor;
 }
 
 bool SavedHook::has_other_bytes(at::Tensor const& original) const {

@@ -17,6 +17,7 @@
 #include <c10/util/FunctionRef.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -58,9 +59,23 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     [[nodiscard]] bool caps() const {
         return caps_ && (caps_from_open_ || cap_holds_.load(std::memory_order_relaxed) > 0);
     }
-    /// A Recording, or a saved tensor: what is recorded holds the cap.
+    /// What is recorded holds the cap.
     void hold_cap() { cap_holds_.fetch_add(1, std::memory_order_relaxed); }
     void let_go_of_cap() { cap_holds_.fetch_sub(1, std::memory_order_relaxed); }
+
+    /// A thread is in it, under so many hooks of Python's.
+    void enter(std::size_t python_hooks) {
+        python_hooks_ = python_hooks;
+        ++entered_;
+        hold_cap();
+    }
+    void leave() {
+        let_go_of_cap();
+        --entered_;
+    }
+    [[nodiscard]] bool is_entered() const { return entered_ > 0; }
+    /// Where it was entered last.
+    [[nodiscard]] std::size_t python_hooks() const { return python_hooks_; }
 
     // For a session inside another.
     /// What is allocated from now on counts in `outer`'s budget, too.
@@ -101,6 +116,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     std::atomic<bool> caps_{true};
     bool const caps_from_open_;
     std::atomic<std::int64_t> cap_holds_{0};
+    std::atomic<int> entered_{0};
+    std::atomic<std::size_t> python_hooks_{0};
     Loan loan_;                                 ///< of the session around this one
     std::atomic<bool> asks_borrowers_ = false;  ///< to let values go, as the last resort
     std::mutex borrowers_mutex_;
