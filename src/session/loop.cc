@@ -76,14 +76,20 @@ Result<void> Loop::open_log() {
     return {};
 }
 
+/// Books the peak since the last event to the phase. Called with the mutex held.
+void Loop::see_peak() {
+    peak_bytes_ = std::max(peak_bytes_, device_->take_peak());
+    std::int64_t& of_phase = report_.device_peak_by_phase[static_cast<std::size_t>(phase_)];
+    of_phase = std::max(of_phase, peak_bytes_);
+    report_.device_peak_bytes = std::max(report_.device_peak_bytes, peak_bytes_);
+}
+
 /// The device pool now, as the executor may know it: saves that it was not told of are no floor.
-/// Also books the peak to the phase. Called with the mutex held.
+/// Called with the mutex held.
 Usage Loop::usage() {
     sort_dropped();  // their bytes are free already
-    std::int64_t const peak = device_->take_peak();
-    std::int64_t& of_phase = report_.device_peak_by_phase[static_cast<std::size_t>(phase_)];
-    of_phase = std::max(of_phase, peak);
-    report_.device_peak_bytes = std::max(report_.device_peak_bytes, peak);
+    see_peak();
+    std::int64_t const peak = std::exchange(peak_bytes_, 0);
     std::int64_t const untold = backlog_.size_bytes();
     std::int64_t const allocated = device_->used_bytes();
     if (trace_) {

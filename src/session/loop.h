@@ -94,7 +94,7 @@ class Loop {
     /// Carries out what queued events opened. For when no program event comes by.
     void settle();
 
-    [[nodiscard]] Report report() const;
+    [[nodiscard]] Report report();
     /// Where values have been since `begin_journeys`, where the trace is kept.
     [[nodiscard]] std::map<ValueId, Journey> journeys() const;
     void begin_journeys();
@@ -117,6 +117,7 @@ class Loop {
         std::string text{};  ///< of the value; empty where there is no trace
     };
 
+    void see_peak();
     [[nodiscard]] Usage usage();
     void write_flight_record();
     [[nodiscard]] std::vector<Command> catch_up();
@@ -171,6 +172,7 @@ class Loop {
     std::map<ValueId, Journey> journeys_;
     Phase phase_ = Phase::setup;
     std::int64_t step_ = 0;
+    std::int64_t peak_bytes_ = 0;  ///< of the device, since the last event
     Report report_;
 
     std::atomic<bool> all_on_device_ = true;

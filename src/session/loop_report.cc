@@ -162,8 +162,9 @@ void Loop::begin_journeys() {
     journeys_.clear();
 }
 
-Report Loop::report() const {
+Report Loop::report() {
     std::lock_guard const lock(mutex_);
+    see_peak();
     Report report = report_;
     DeviceUsage const now = device_->usage();
     report.device_bytes = now.used_bytes;

@@ -23,7 +23,7 @@ namespace {
 std::int64_t stalled(Report const& report, StallCause cause) {
     return report.stall_by_cause_ns[static_cast<std::size_t>(cause)];
 }
-std::int64_t stalled(Loop const& loop, StallCause cause) {
+std::int64_t stalled(Loop& loop, StallCause cause) {
     return stalled(loop.report(), cause);
 }
 
@@ -60,6 +60,16 @@ void stall(Rig& rig) {
         rig.done_with(value);
     }
     rig.loop->settle();
+}
+
+TEST(LoopReport, a_peak_after_the_last_event_is_its_phases) {
+    Rig rig(4_MiB);
+    rig.loop->phase(Phase::forward);
+    rig.device->free(rig.device->try_allocate(1_MiB, {0}));
+    for (int again = 0; again < 2; ++again) {
+        Report const report = rig.loop->report();
+        EXPECT_GE(report.device_peak_by_phase[static_cast<std::size_t>(Phase::forward)], 1_MiB);
+    }
 }
 
 TEST(LoopReport, waits_for_a_disk_are_told_apart_from_making_room) {
@@ -103,7 +113,7 @@ TEST(LoopReport, host_memory_of_tiers_and_staging_is_in_the_report) {
     auto mover = std::make_unique<Mover>(
         device, HostTier::open(1_MiB + 1).value(), nullptr, std::move(options)
     );
-    Loop const loop({}, device, std::move(mover), driver);
+    Loop loop({}, device, std::move(mover), driver);
     EXPECT_EQ(loop.report().host_requested_bytes, 1_MiB + 1 + 64_KiB);
     EXPECT_EQ(loop.report().host_locked_bytes, 0);
     EXPECT_EQ(loop.report().staging_bytes, 64_KiB);
