@@ -23,6 +23,7 @@ enum class Rule : std::uint8_t {
     need_waits_for_the_load,           ///< what backward reads is there: its streams wait
     asking_stream_waits_too,           ///< also where it is not the one of the target
     every_asking_stream_waits,         ///< and so does every later one, while the copy runs
+    write_waits_for_the_store,         ///< a value is written after the copy-out that reads it
     release_waits_for_the_load,        ///< a target given up is freed after its copy-in
     target_belongs_to_its_stream,      ///< a target is allocated on the stream that will use it
     free_waits_for_every_user,         ///< a value handed to other streams is freed after them
@@ -36,18 +37,18 @@ enum class Rule : std::uint8_t {
     closing_waits_for_copies,          ///< memory goes when no copy uses it any more
 };
 
-inline constexpr std::array<std::string_view, 21> kRuleNames{
-    "store_waits_for_its_producer", "store_waits_for_every_user",
-    "store_keeps_its_source",       "drop_waits_for_the_store",
-    "drop_waits_for_every_user",    "load_waits_for_its_target",
-    "load_waits_for_its_store",     "need_waits_for_the_load",
-    "asking_stream_waits_too",      "every_asking_stream_waits",
-    "release_waits_for_the_load",   "target_belongs_to_its_stream",
-    "free_waits_for_every_user",    "room_outlives_the_store",
-    "room_outlives_the_load",       "staging_is_read_after_the_copy",
-    "staging_outlives_the_store",   "staging_is_copied_after_the_load",
-    "staging_outlives_the_copy",    "staged_drop_waits_for_the_tier",
-    "closing_waits_for_copies",
+inline constexpr std::array<std::string_view, 22> kRuleNames{
+    "store_waits_for_its_producer",     "store_waits_for_every_user",
+    "store_keeps_its_source",           "drop_waits_for_the_store",
+    "drop_waits_for_every_user",        "load_waits_for_its_target",
+    "load_waits_for_its_store",         "need_waits_for_the_load",
+    "asking_stream_waits_too",          "every_asking_stream_waits",
+    "write_waits_for_the_store",        "release_waits_for_the_load",
+    "target_belongs_to_its_stream",     "free_waits_for_every_user",
+    "room_outlives_the_store",          "room_outlives_the_load",
+    "staging_is_read_after_the_copy",   "staging_outlives_the_store",
+    "staging_is_copied_after_the_load", "staging_outlives_the_copy",
+    "staged_drop_waits_for_the_tier",   "closing_waits_for_copies",
 };
 
 #ifdef SPILLWAY_MUTANTS

@@ -49,6 +49,7 @@ class Executor::Impl {
     void take(Point const& event);
     void take(Saved const& event);
     void take(Need const& event);
+    void take(AboutToWrite const& event);
     void take(BackwardOrder const& event);
     void take(Short const& event);
     void take(PlanGiven const& event);
@@ -79,6 +80,7 @@ class Executor::Impl {
     [[nodiscard]] std::int64_t wait_for_orphans(std::int64_t missing_bytes);
     [[nodiscard]] std::int64_t store_and_drop(std::int64_t missing_bytes, bool last_resort);
     void release_block(Value const& value);
+    void leave_copy_behind(ValueId id, Value& value);
     void end_orphan(ValueId id, Value& value);
     [[nodiscard]] std::string why_full();
     void refuse(Short const& event, std::int64_t freed_bytes);
@@ -103,6 +105,7 @@ class Executor::Impl {
     std::int64_t granted_peak_bytes_ = 0;
     std::int64_t next_command_ = 0;
     std::int64_t next_block_ = 0;
+    std::int64_t copies_left_behind_ = 0;
     bool in_backward_ = false;
     bool ordered_ = false;  ///< the engine told its order for this backward
     bool plan_given_ = false;

@@ -64,6 +64,11 @@ struct Need {
     Usage usage;
     bool operator==(Need const&) const = default;
 };
+/// The program may write the value, which it has: a copy that is away is none any more.
+struct AboutToWrite {
+    ValueId value;
+    bool operator==(AboutToWrite const&) const = default;
+};
 /// The engine will need these values in this order; it overrides "last saved, first needed".
 struct BackwardOrder {
     std::vector<ValueId> values;
@@ -108,6 +113,7 @@ using Event = std::variant<
     Point,
     Saved,
     Need,
+    AboutToWrite,
     BackwardOrder,
     Short,
     PlanGiven,

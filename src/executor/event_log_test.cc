@@ -24,6 +24,7 @@ std::vector<Event> one_of_each() {
         Point{{ValueId{1}, ValueId{2}}, kUsage},
         Saved{ValueId{3}, 4096, {"aten::mul", 1, 2}, kUsage},
         Need{ValueId{3}, kUsage},
+        AboutToWrite{ValueId{3}},
         BackwardOrder{{ValueId{3}, ValueId{1}}},
         Short{64, kUsage},
         PlanGiven{plan},

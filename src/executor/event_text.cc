@@ -34,6 +34,7 @@ constexpr std::array<std::string_view, std::variant_size_v<Event>> kEvents{
     "point",
     "saved",
     "need",
+    "about_to_write",
     "backward_order",
     "short",
     "plan",
@@ -76,6 +77,9 @@ void put(OrderedJson& json, Saved const& event) {
 void put(OrderedJson& json, Need const& event) {
     json["value"] = event.value.number;
     put(json, event.usage);
+}
+void put(OrderedJson& json, AboutToWrite const& event) {
+    json["value"] = event.value.number;
 }
 void put(OrderedJson& json, BackwardOrder const& event) {
     json["values"] = to_json(event.values);
@@ -174,7 +178,8 @@ Finished read_finished(JsonView const& view) {
     return {read_fence(view)};
 }
 
-Dropped read_dropped(JsonView const& view) {
+template <typename OfValue>
+OfValue read_of_value(JsonView const& view) {
     view.only({"e", "value"});
     return {read_value(view)};
 }
@@ -189,12 +194,13 @@ constexpr std::array<EventReader, kEvents.size()> kReaders{
     [](JsonView const& view) -> Event { return read_point(view); },
     [](JsonView const& view) -> Event { return read_saved(view); },
     [](JsonView const& view) -> Event { return read_need(view); },
+    [](JsonView const& view) -> Event { return read_of_value<AboutToWrite>(view); },
     [](JsonView const& view) -> Event { return read_order(view); },
     [](JsonView const& view) -> Event { return read_short(view); },
     [](JsonView const& view) -> Event { return read_plan_given(view); },
     [](JsonView const& view) -> Event { return read_finished(view); },
     [](JsonView const& view) -> Event { return read_failed(view); },
-    [](JsonView const& view) -> Event { return read_dropped(view); }};
+    [](JsonView const& view) -> Event { return read_of_value<Dropped>(view); }};
 
 Event read_event(JsonView const& view) {
     std::string const kind = view.at("e").text();

@@ -196,6 +196,17 @@ void Executor::Impl::take(Need const& event) {
     }
 }
 
+void Executor::Impl::take(AboutToWrite const& event) {
+    Value* const value = values_.find(event.value);
+    if (value == nullptr || value->device != OnDevice::held || value->away == Away::none) {
+        return;
+    }
+    if (value->away == Away::storing && keeps(Rule::write_waits_for_the_store)) {
+        say_wait(value->store_fence);
+    }
+    leave_copy_behind(event.value, *value);
+}
+
 void Executor::Impl::take(BackwardOrder const& event) {
     ordered_ = true;
     std::int64_t rank = kOrderedFirst;

@@ -68,7 +68,8 @@ struct LedgerView {
 ///  1. A `need` is answered by commands after which the value is on the device, or by `raise`.
 ///  2. A `short` is answered by commands that free at least the missing bytes, or by `raise`.
 ///  3. A value's device bytes are dropped only after its store's fence; its block is released only
-///     after the last command that uses it has ended and the value was `Dropped`.
+///     after the last command that uses it has ended and the value was `Dropped`, or is
+///     `AboutToWrite`: then it leaves again only by another store.
 ///  4. Optional loads never eat the demand reserve (the largest coming floor seen so far).
 ///  5. Under any plan, also an empty or a random one, 1 to 4 hold.
 ///

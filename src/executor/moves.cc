@@ -25,6 +25,8 @@ constexpr std::int64_t kReadAheadShare = 64;
 
 constexpr std::int64_t kPageBytes = 4096;
 
+constexpr std::int64_t kFirstBehind = -2;  // -1 names nothing
+
 constexpr Lane store_lane(Pool pool) {
     return pool == Pool::host ? Lane::copy_out : Lane::nvme_write;
 }
@@ -324,6 +326,26 @@ void Executor::Impl::end_orphan(ValueId id, Value& value) {
     }
     release_block(value);
     values_.erase(id);
+}
+
+/// The copy of a value that may be written is from now on one that nothing refers to, under an id
+/// below those of values; the value has none.
+void Executor::Impl::leave_copy_behind(ValueId id, Value& value) {
+    ValueId const behind{kFirstBehind - copies_left_behind_++};
+    for (auto& [command, flight] : flights_) {
+        if (flight.value == id && flight.work != Work::drop) {
+            flight.value = behind;
+        }
+    }
+    Value copy = value;
+    copy.device = OnDevice::none;
+    copy.orphan = true;
+    values_.alter(id, value, [](Value& v) {
+        v.away = Away::none;
+        v.block = {};
+        v.loads = 0;
+    });
+    end_orphan(behind, values_.add(behind, copy));
 }
 
 void Executor::Impl::away_refused(Value const& value, Failed const& event) {

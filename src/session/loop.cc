@@ -240,25 +240,26 @@ void Loop::phase(Phase phase) {
 }
 
 void Loop::backward_order(std::vector<ValueId> values) {
-    std::lock_guard const turn(turn_);
-    std::vector<Command> commands;
-    collect();
-    {
-        std::lock_guard const lock(mutex_);
-        commands = catch_up();
-        tell(BackwardOrder{std::move(values)}, commands);
-    }
-    carry_out(commands);
+    take(BackwardOrder{std::move(values)});
 }
 
 void Loop::plan(Plan plan) {
+    take(PlanGiven{std::move(plan)});
+}
+
+void Loop::about_to_write(ValueId value) {
+    take(AboutToWrite{value});
+}
+
+/// An event that is told after all that was not told yet.
+void Loop::take(Event const& event) {
     std::lock_guard const turn(turn_);
     std::vector<Command> commands;
     collect();
     {
         std::lock_guard const lock(mutex_);
         commands = catch_up();
-        tell(PlanGiven{std::move(plan)}, commands);
+        tell(event, commands);
     }
     carry_out(commands);
 }

@@ -79,6 +79,8 @@ class Loop {
     ///
     /// Fails   the load's error, with the tensor's description in front; Errc::out_of_memory
     [[nodiscard]] Result<void> need(ValueId value);
+    /// The program has the value and may write it: after it no copy of it counts.
+    void about_to_write(ValueId value);
     /// Makes room for an allocation of `size_bytes` that did not fit; the caller tries again.
     ///
     /// Fails   Errc::out_of_memory when nothing eligible is left
@@ -121,6 +123,7 @@ class Loop {
     [[nodiscard]] Usage usage();
     void write_flight_record();
     [[nodiscard]] std::vector<Command> catch_up();
+    void take(Event const& event);
     void carry_out(std::vector<Command> const& commands);
     void collect();
     void take_queued(std::vector<Command>& commands);

@@ -144,9 +144,8 @@ struct Rig {
             return block.error();
         }
         ValueId const value{next++};
-        std::memset(
-            *block, static_cast<int>(value.number % 251), static_cast<std::size_t>(size_bytes)
-        );
+        bytes[value] = static_cast<unsigned char>(value.number % 251);
+        std::memset(*block, bytes[value], static_cast<std::size_t>(size_bytes));
         sizes[value] = size_bytes;
         driver->put(value, *block);
         loop->saved(value, device->size_of(*block), Slot{"test", 0, 0});
@@ -154,13 +153,20 @@ struct Rig {
         return value;
     }
 
-    /// What backward reads is what forward wrote.
+    /// The program, which has the value, writes it.
+    void write(ValueId value) {
+        loop->about_to_write(value);
+        bytes[value] = 251;
+        std::memset(driver->at(value), bytes[value], static_cast<std::size_t>(sizes.at(value)));
+    }
+
+    /// What backward reads is what was written last.
     void expect_intact(ValueId value) {
         ASSERT_TRUE(driver->has(value));
-        auto const* const bytes = static_cast<unsigned char const*>(driver->at(value));
+        auto const* const first = static_cast<unsigned char const*>(driver->at(value));
         auto const count = static_cast<std::size_t>(sizes.at(value));
-        bool const all = std::all_of(bytes, bytes + count, [&](unsigned char byte) {
-            return byte == static_cast<unsigned char>(value.number % 251);
+        bool const all = std::all_of(first, first + count, [&](unsigned char byte) {
+            return byte == bytes.at(value);
         });
         EXPECT_TRUE(all) << "value " << value.number;
     }
@@ -175,6 +181,7 @@ struct Rig {
     std::unique_ptr<Blocks> driver;
     std::unique_ptr<Loop> loop;  ///< destroyed before the driver
     std::map<ValueId, std::int64_t> sizes;
+    std::map<ValueId, unsigned char> bytes;  ///< what each is filled with
     std::int64_t next = 0;
 };
 

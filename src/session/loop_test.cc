@@ -61,6 +61,31 @@ TEST(Loop, a_value_may_be_needed_again_and_again) {
     EXPECT_EQ(rig.loop->ledger(), LedgerView{});
 }
 
+TEST(Loop, what_the_program_wrote_leaves_and_comes_back_as_written) {
+    Rig rig(2_MiB);
+    std::vector<ValueId> values;
+    for (int i = 0; i < 20; ++i) {
+        values.push_back(rig.save(256_KiB).value());
+    }
+    rig.loop->phase(Phase::backward);
+    for (bool const writes : {true, false, true, false}) {
+        for (ValueId const value : values) {
+            ASSERT_TRUE(rig.loop->need(value).ok());
+            rig.expect_intact(value);
+            if (writes) {
+                rig.write(value);
+            }
+            rig.driver->sole.push_back(value);
+            ASSERT_TRUE(rig.loop->make_room(1).ok());
+        }
+    }
+    for (ValueId const value : values) {
+        rig.done_with(value);
+    }
+    rig.loop->settle();
+    EXPECT_EQ(rig.loop->ledger(), LedgerView{});
+}
+
 TEST(Loop, keep_all_refuses_and_says_what_was_asked) {
     Rig rig(1_MiB, {}, {}, 64_MiB, ChooserKind::keep_all);
     for (int i = 0; i < 4; ++i) {

@@ -74,6 +74,12 @@ void VirtualMemory::use_begins(ValueId value) {
     entry.sole = false;
 }
 
+void VirtualMemory::written(ValueId value) {
+    if (auto const block = blocks_.find(values_.at(value).block); block != blocks_.end()) {
+        block->second.stale = true;
+    }
+}
+
 void VirtualMemory::dropped(ValueId value) {
     SimValue& entry = values_.at(value);
     entry.alive = false;
@@ -237,7 +243,8 @@ void VirtualMemory::drop(Command const& command) {
         return;
     }
     auto const block = blocks_.find(value->block);
-    bool const stored = block != blocks_.end() && block->second.state == BlockState::stored;
+    bool const stored =
+        block != blocks_.end() && block->second.state == BlockState::stored && !block->second.stale;
     if (value->place != Place::held || !value->alive || !stored) {
         broken(text_of(command) + ": not on the device, or its copy is not stored");
         return;
@@ -275,7 +282,7 @@ void VirtualMemory::release_block(Command const& command) {
         return;
     }
     bool const failed = block->state == BlockState::failed || block->state == BlockState::refused;
-    bool const over = !values_.at(block->value).alive || failed;
+    bool const over = !values_.at(block->value).alive || failed || block->stale;
     if (!over || block->users != 0) {
         broken(text_of(command) + ": it is used, or its value lives");
         return;
@@ -290,7 +297,8 @@ std::int64_t VirtualMemory::droppable_bytes() const {
     std::int64_t sum = 0;
     for (auto const& [id, value] : values_) {
         auto const block = blocks_.find(value.block);
-        bool const copied = block != blocks_.end() && block->second.state != BlockState::failed;
+        bool const copied = block != blocks_.end() && block->second.state != BlockState::failed &&
+                            !block->second.stale;
         bool const sole = value.place == Place::held && value.alive && value.sole && copied;
         bool const leaving = !value.alive && value.place != Place::none;
         sum += sole || leaving || value.place == Place::returning ? value.size_bytes : 0;

@@ -40,6 +40,8 @@ class VirtualMemory {
     void saved(ValueId value, std::int64_t size_bytes);
     void became_sole(ValueId value) { values_.at(value).sole = true; }
     void use_begins(ValueId value);
+    /// The program writes what it uses: a copy of it is none any more.
+    void written(ValueId value);
     void use_ends(ValueId value) { values_.at(value).in_use = false; }
     void dropped(ValueId value);
 
@@ -101,6 +103,7 @@ class VirtualMemory {
         ValueId value;
         BlockState state = BlockState::reserved;
         int users = 0;
+        bool stale = false;
     };
 
     static constexpr std::size_t at(Pool pool) { return static_cast<std::size_t>(pool); }

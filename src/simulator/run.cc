@@ -133,6 +133,11 @@ bool SimulatorRun::need(ValueId value) {
         ask_need(value);
     } while (going() && !memory_.is_held(value));
     answering_need_ = false;
+    if (going() && ++needs_ == how_.write_every) {
+        needs_ = 0;
+        memory_.written(value);
+        ask(AboutToWrite{value});
+    }
     return going();
 }
 

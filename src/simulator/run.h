@@ -112,6 +112,7 @@ class SimulatorRun {
     std::int64_t room_before_short_bytes_ = 0;
     std::int64_t stores_ = 0;
     std::int64_t loads_ = 0;
+    std::int64_t needs_ = 0;
     std::int64_t faults_ = 0;  ///< commands that failed
 };
 

@@ -29,7 +29,7 @@ enum class OrderHint : std::uint8_t {
     wrong,  ///< a seeded shuffle of values, some of them unknown or over
 };
 
-/// Faults count from 1 over the whole run; 0 is no fault.
+/// Faults and writes count from 1 over the whole run; 0 is none.
 struct SimulatorOptions {
     std::int64_t steps = 1;  ///< the trace is run so often, each time with new values
     OrderHint order = OrderHint::none;
@@ -37,9 +37,10 @@ struct SimulatorOptions {
                                   ///< session; else only before the next program event
     std::uint64_t seed = 0;
     double jitter = 0;  ///< a transfer takes up to this share more or less time; in [0, 0.95]
-    std::int64_t fail_store = 0;  ///< the n-th store fails
-    std::int64_t fail_load = 0;   ///< the n-th load fails
-    bool fault_is_full = false;   ///< a failing store says that its place is full
+    std::int64_t fail_store = 0;   ///< the n-th store fails
+    std::int64_t fail_load = 0;    ///< the n-th load fails
+    std::int64_t write_every = 0;  ///< after every n-th need the program writes what it needed
+    bool fault_is_full = false;    ///< a failing store says that its place is full
     /// A pool refuses what would take it above this, whatever its budget says; below 0: never.
     std::array<std::int64_t, kPools> full_at_bytes{-1, -1, -1};
     /// Takes each line of the event log as it happens; outlives the call. Null: none.

@@ -15,6 +15,8 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <string_view>
+#include <typeinfo>
 #include <utility>
 
 namespace spillway {
@@ -30,6 +32,17 @@ char const* words_of_finders(Device const& device) {
 /// Below this a saved tensor costs more to move than it frees: one page of I/O each way and a
 /// transfer's bookkeeping. A choice, not a measurement yet.
 constexpr std::int64_t kMinValueBytes = 65536;
+
+/// Whether a node of torch's own asks, which never writes what it saved. Others may: a Function, or
+/// Python that reads a node's attribute.
+bool is_read_by_torch() {
+    auto const node = torch::autograd::get_current_node();
+    if (node == nullptr) {
+        return false;
+    }
+    auto const& ran = *node;
+    return std::string_view(typeid(ran).name()).starts_with("N5torch8autograd9generated");
+}
 
 }  // namespace
 
@@ -155,7 +168,8 @@ void TorchSession::tell_backward_order() {
 }
 
 at::Tensor TorchSession::bring_back(SavedHook const& hook) {
-    if (loop_->all_on_device()) {  // nothing has left, so nothing is asked
+    bool const may_be_written = !is_read_by_torch();
+    if (!may_be_written && loop_->all_on_device()) {  // nothing has left, so nothing is asked
         if (at::Tensor tensor = registry_.tensor_of(hook); tensor.defined()) {
             registry_.used_now(hook.value());
             return tensor;
@@ -173,6 +187,9 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook) {
         at::Tensor tensor = registry_.tensor_of(hook);
         if (tensor.defined()) {
             registry_.handed_out(hook.value(), tensor);
+            if (may_be_written) {
+                loop_->about_to_write(hook.value());
+            }
             return tensor;
         }
     }

@@ -164,6 +164,7 @@ SimulatorOptions random_how(Dice& dice) {
             how.full_at_bytes[pool] = dice.percent(30) ? dice.in(0, 400) * kPage : -1;
         }
     }
+    how.write_every = dice.percent(30) ? dice.in(1, 8) : 0;
     return how;
 }
 
@@ -231,9 +232,9 @@ std::string describe(Case const& subject) {
     SimulatorOptions const& how = subject.how;
     text << log_header(subject.options) << "\nsteps " << how.steps << ", order "
          << static_cast<int>(how.order) << ", settle_at_waits " << how.settle_at_waits
-         << ", fail_store " << how.fail_store << ", fail_load " << how.fail_load
-         << ", fault_is_full " << how.fault_is_full << ", full_at host " << how.full_at_bytes[1]
-         << ", nvme " << how.full_at_bytes[2] << "\n"
+         << ", write_every " << how.write_every << ", fail_store " << how.fail_store
+         << ", fail_load " << how.fail_load << ", fault_is_full " << how.fault_is_full
+         << ", full_at host " << how.full_at_bytes[1] << ", nvme " << how.full_at_bytes[2] << "\n"
          << to_json_text(subject.trace);
     if (subject.plan) {
         text << to_json_text(*subject.plan);
