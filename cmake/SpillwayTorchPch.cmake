@@ -5,8 +5,8 @@
 # autograd's factories. Making it costs some 25 s and 430 MB of disk a build folder, and saves 7 s a
 # file. torch/torch.h would cost twice that, and 4 s more in every file that uses it, for templates
 # that g++ instantiates again each time. torch_driver goes without, so that each of its files names
-# the narrow headers that it needs.
-option(SPILLWAY_TORCH_PCH "Precompile torch's headers for train and the torch tests" ON)
+# the narrow headers that it needs; with ALL, for builds that only tests run, it has it, too.
+set(SPILLWAY_TORCH_PCH ON CACHE STRING "Precompile torch's headers: ON, OFF, or ALL")
 
 function(spillway_torch_pch target)
   if(NOT SPILLWAY_TORCH_PCH)

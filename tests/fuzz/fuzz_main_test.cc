@@ -16,7 +16,9 @@ namespace spillway::fuzz {
 
 namespace {
 
-#ifdef SPILLWAY_SANITIZED
+#ifdef __SANITIZE_THREAD__
+constexpr std::uint64_t kSlower = 64;  // there is one thread
+#elif defined(SPILLWAY_SANITIZED)
 constexpr std::uint64_t kSlower = 8;  // a sanitizer's time is better spent on variety elsewhere
 #else
 constexpr std::uint64_t kSlower = 1;

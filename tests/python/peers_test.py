@@ -14,6 +14,8 @@ import subprocess
 import sys
 import unittest
 
+import torch
+
 BENCH = pathlib.Path(__file__).resolve().parent.parent.parent / "bench"
 BUILD = pathlib.Path(os.environ["SPILLWAY_BINARY_DIR"])
 PEERS = ["plain", "checkpoint", "checkpoint_2nd", "sac", "torch_remat"]
@@ -32,6 +34,8 @@ class Quick(unittest.TestCase):
         missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
         if missing:
             raise unittest.SkipTest(f"bench-peers compares with what is not installed: {', '.join(missing)}")
+        if not torch.__version__.startswith("2.15."):
+            raise unittest.SkipTest("bench-peers is measured with torch 2.15 alone")
         systems = ",".join([*PEERS, *BUDGETS, "rounded"])
         command = [sys.executable, str(BENCH / "peers.py"), "--quick", "--build", str(BUILD),
                    "--systems", systems]

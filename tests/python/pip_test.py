@@ -15,7 +15,13 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ["SPILLWAY_BINARY_DIR"])
 DEFAULT_TORCH = "2.15"
-FLAGS = "-Wall -Wextra -Wconversion -Wshadow -Werror"  # the build's: then the compiler's cache has the files
+
+
+def as_the_build(name: str) -> list[str]:
+    """A setting of CMake's that the build has, for pip: then the compiler's cache has the files."""
+    (line,) = [line for line in (BUILD / "CMakeCache.txt").read_text().splitlines() if line.startswith(name + ":")]
+    return ["--config-settings", f"cmake.define.{name}={line.partition('=')[2]}"]
+
 
 def readme_example(folder: pathlib.Path) -> str:
     """README's, on a disk that is here."""
@@ -51,7 +57,7 @@ class Install(unittest.TestCase):
     def test_beside_torch(self):
         python = self.environment("with-torch", True)
         done = self.run_in(python, "-m", "pip", "install", "--disable-pip-version-check", str(ROOT),
-                           "--config-settings", f"cmake.define.CMAKE_CXX_FLAGS={FLAGS}")
+                           *as_the_build("CMAKE_CXX_COMPILER"), *as_the_build("CMAKE_CXX_FLAGS"))
         self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
         self.assertNotRegex(done.stdout, r"(?m)^ *Downloading torch-\d")
         self.assertRegex(done.stdout, r"torch_spillway-[\d.]+-py3-none-linux_x86_64\.whl")
