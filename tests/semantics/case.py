@@ -135,9 +135,9 @@ class Subject:
 
     def module(self, module: torch.nn.Module) -> torch.nn.Module:
         """On the device, with the same parameters in each run, and known to the system."""
+        module.to(self.device)
         for parameter in module.parameters():
             parameter.data = self.tensor(*parameter.shape, dtype=parameter.dtype) / 8
-        module.to(self.device)
         self.system.own(module)
         return module
 

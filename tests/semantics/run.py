@@ -50,9 +50,7 @@ def main() -> int:
     parser.add_argument("--systems", default="", help="these only, by comma; prints, writes nothing")
     parser.add_argument("--cases", default="", help="those whose name has this in it; prints, writes nothing")
     options = parser.parse_args()
-    names = options.systems.split(",") if options.systems else [
-        name for name in systems.ALL
-        if name != "spillway_late" or os.environ.get(systems.SpillwayLate.library)]
+    names = options.systems.split(",") if options.systems else list(systems.ALL)
     if options.check:
         names = list(CHECKED)
     todo, found, versions = columns(names, options.cases)

@@ -131,27 +131,31 @@ _references: dict[str, dict[str, Reference]] = {}  # by device
 def references(kind: type[System], todo: list[Case], folder: str,
                log: pathlib.Path) -> dict[str, Reference] | str:
     """What plain autograd does on the system's device, from a process that no system has touched; or why there
-    is no such device."""
+    is no such device. What an accelerator in software cannot do, it cannot pose."""
     device = systems.device_name(kind)
     known = _references.setdefault(device, {})
-    missing = [each for each in todo if each.name not in known]
-
-    def work(tell: Tell) -> None:
-        plain = System(systems.device_of(kind), folder)
-        for each in missing:
-            try:
-                tell(name=each.name, reference=vars(judge.reference(each, plain)))
-            except Exception as fault:  # noqa: BLE001 - all of them are told
-                tell(fault=judge.first_line(fault))
-    if missing:
-        lines, ending = _in_a_process(work, log)
+    while missing := [each for each in todo if each.name not in known]:
+        lines, ending = _in_a_process(lambda tell, rest=missing: _plain(kind, rest, folder, tell), log)
         if lines and "absent" in lines[0]:
             return lines[0]["absent"]
-        faults = [line["fault"] for line in lines if "fault" in line] + [ending.why] * bool(ending.kind)
-        if faults:
-            raise RuntimeError("\n".join(faults))
-        known |= {line["name"]: Reference(**line["reference"]) for line in lines}
+        faults = {line["name"]: line["fault"] for line in lines if "fault" in line}
+        told = {line["name"]: Reference(**line["reference"]) for line in lines if "reference" in line}
+        if ending.kind:
+            died = next(each.name for each in missing if each.name not in told | faults)
+            faults[died] = f"plain autograd: {ending.kind}, {ending.why}"
+        if faults and device == "cpu":
+            raise RuntimeError("\n".join(faults.values()))
+        known |= told | {name: Reference(None, "", missing=f"on this device: {why}") for name, why in faults.items()}
     return known
+
+
+def _plain(kind: type[System], todo: list[Case], folder: str, tell: Tell) -> None:
+    plain = System(systems.device_of(kind), folder)
+    for each in todo:
+        try:
+            tell(name=each.name, reference=vars(judge.reference(each, plain)))
+        except Exception as fault:  # noqa: BLE001 - all of them are told
+            tell(name=each.name, fault=judge.first_line(fault))
 
 
 def _cases(kind: type[System], todo: list[Case], expected: dict[str, Reference], folder: str,

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import pathlib
 import sys
+import threading
 import types
 import unittest.mock
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ import torch
 import torch.utils.checkpoint
 from case import NotApplicable, System
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
+
+LATE_LIBRARY = pathlib.Path(os.environ.get("SPILLWAY_BINARY_DIR", "build")) / "tests" / "liblate.so"
 
 _WRAPS = "it wraps a function; there is no context to enter"
 
@@ -269,15 +272,25 @@ class Spillway(System):
 
 
 class SpillwayLate(Spillway):
-    """The same on a device whose streams run late: a library that SPILLWAY_LATE_LIBRARY names."""
+    """The same on a device whose streams run late, in an order that the case's number draws."""
     name = "spillway_late"
     title = "Spillway, late"
     about = "the same on an accelerator in software, whose copies and kernels run as late as they may"
-    library = "SPILLWAY_LATE_LIBRARY"
     options = {"host_budget": "64MiB"}
+    cases = 0
 
-    def __init__(self, device: str, folder: str) -> None:
-        super().__init__("late", folder)
+    def another(self) -> AbstractContextManager[Any]:
+        if threading.current_thread() is not threading.main_thread():
+            raise NotApplicable("a device's budget is one for all threads: one that sends all away fills it for others")
+        return super().another()
+
+    def end(self, passed: bool) -> None:
+        super().end(passed)
+        faults = torch.ops.late.faults()
+        if faults:
+            raise RuntimeError(f"{len(faults)} times streams are not in order, first: {faults[0]}")
+        self.cases += 1
+        torch.ops.late.reset(self.cases)
 
 
 ALL: dict[str, type[System]] = {each.name: each for each in (
@@ -293,14 +306,26 @@ def device_of(kind: type[System]) -> str:
     """The device of a system's cases; loads the library of one that is not torch's own."""
     if kind is not SpillwayLate:
         return "cpu"
-    path = os.environ.get(SpillwayLate.library)
-    if not path:
-        raise ModuleNotFoundError(f"{SpillwayLate.library} names no library")
-    torch.ops.load_library(path)
+    library = LATE_LIBRARY
+    if not library.exists():
+        raise ModuleNotFoundError(f"{library} is not built")
     if not hasattr(torch, "late"):
+        torch.ops.load_library(library)
         torch.utils.rename_privateuse1_backend("late")
-        torch._register_device_module("late", types.ModuleType("late"))
+        torch._register_device_module("late", _late_module())
     return "late"
+
+
+def _late_module() -> types.ModuleType:
+    """What Python's side of torch asks a device for."""
+    module = types.ModuleType("late")
+    module.device_count = lambda: 2
+    module.current_device = lambda: 0
+    module.is_available = module.is_initialized = lambda: True
+    module._is_in_bad_fork = lambda: False
+    module.manual_seed_all = module.manual_seed = torch.ops.late.manual_seed
+    module.get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
+    return module
 
 
 def warm() -> None:
