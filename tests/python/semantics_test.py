@@ -15,6 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "semantics"
 
 import run
 import suite
+import systems
 import table
 import torch
 from case import CRASH, HANG, IDLE, LOUD, MEMORY, NONE, OLD, PASS, WRONG, System
@@ -38,6 +39,11 @@ class Table(unittest.TestCase):
         failing = {each for name in run.CHECKED for each, cell in self.found[name].items() if cell.kind not in (PASS, NONE)}
         self.assertEqual(failing, KNOWN)
         self.assertGreater(sum(each.kind == PASS for each in self.found["spillway"].values()), 200)
+
+    def test_the_late_accelerator_poses_nearly_all(self):
+        if not systems.LATE_LIBRARY.exists():
+            self.skipTest(f"the late accelerator is not built here: {systems.LATE_LIBRARY}")
+        self.assertGreater(sum(each.kind == PASS for each in self.found["spillway_late"].values()), 195)
 
     def test_a_changed_cell_is_seen(self):
         plain = {"plain": self.found["plain"]}

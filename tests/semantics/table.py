@@ -16,11 +16,12 @@ autograd: the same bits of every result, the same error, and nothing held once t
 `make semantics` writes this page; a test runs the columns of plain autograd and Spillway afresh and fails where
 they differ from it.
 
-All of it runs on the CPU, a system in a process of its own. So it shows what a system's logic does, and nothing
-of its streams, its speed or what it saves. Systems that leave tensors of the CPU alone are made to take them, as
-the second table says. A system that recomputes is posed each case as a function that it wraps; what a checkpoint
-is documented not to keep (weights that change before the recompute, batch norm's counts) is in the table all the
-same.
+A system runs in a process of its own, on the CPU; Spillway also on `tests/late`, an accelerator in software whose
+streams run late, in an order that is drawn anew for each case, with a checker of the order. So it shows what a
+system's logic does, and nothing of its speed or what it saves, nor of the others' streams. Systems that leave
+tensors of the CPU alone are made to take them, as the second table says. A system that recomputes is posed each
+case as a function that it wraps; what a checkpoint is documented not to keep (weights that change before the
+recompute, batch norm's counts) is in the table all the same.
 
 | word | what the system did |
 |---|---|
@@ -42,7 +43,7 @@ out:
 
 - Races of streams and host buffers, `record_stream`, pinned memory, graph capture (Megatron-LM#7398,
   torchtune#1867's other half, trl#7195, DeepSpeed#8186, torchtitan#2581, diffusers#12673; 6.13, 6.20, 6.22 to
-  6.28, 6.31): the CPU has one order. `tests/late` poses them to Spillway on an accelerator in software.
+  6.28, 6.31): the CPU has one order. The tests in `tests/late` pose them to Spillway.
 - Several processes (unsloth#9995, 6.29's collectives), and memory that is not saved, host memory and speed
   (section 4 from 29 on): those are measured, not judged.
 - Defects of one project's own configuration (Megatron-Bridge#2684, DeepSpeed#3062, diffusers#14433).
