@@ -109,6 +109,16 @@ void CpuDevice::bound(std::int64_t bound_bytes) {
     arena_->set_limit(arena_limit_bytes());
 }
 
+bool CpuDevice::try_bound(std::int64_t bound_bytes) {
+    std::lock_guard const lock(limits_);
+    std::int64_t const before = std::exchange(bound_bytes_, bound_bytes);
+    if (!arena_->try_set_limit(arena_limit_bytes())) {
+        bound_bytes_ = before;
+        return false;
+    }
+    return true;
+}
+
 Result<void> CpuDevice::copy(void* to, void const* from, std::int64_t size_bytes, StreamId) {
     std::memcpy(to, from, static_cast<std::size_t>(size_bytes));
     return {};

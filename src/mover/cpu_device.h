@@ -49,6 +49,8 @@ class CpuDevice final : public Device {
     void take_back(std::int64_t bytes);
     /// Bounds blocks and what is lent.
     void bound(std::int64_t bound_bytes) override;
+    /// False, and all is as before, where more is in use.
+    [[nodiscard]] bool try_bound(std::int64_t bound_bytes);
     /// What `bound` bounds.
     [[nodiscard]] std::int64_t bounded_bytes() const { return arena_->used_bytes() + lent_bytes_; }
 

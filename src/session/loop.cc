@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <utility>
 
@@ -25,6 +26,9 @@ constexpr std::size_t kLooksPerSave = 3;
 
 /// Of a trace that nobody may ever ask for: some megabytes.
 constexpr std::size_t kKeptTraceEntries = 20'000;
+
+/// For a turn that a thread has which may wait for ours. A choice: longer than a disk takes.
+constexpr std::chrono::milliseconds kTurnPatience{500};
 
 }  // namespace
 
@@ -201,7 +205,7 @@ void Loop::carry_out(std::vector<Command> const& commands) {
 }
 
 void Loop::begin_step(std::int64_t step) {
-    std::lock_guard const turn(turn_);
+    Turn const turn(turn_);
     std::vector<Command> commands;
     collect();
     {
@@ -223,7 +227,7 @@ void Loop::begin_step(std::int64_t step) {
 }
 
 void Loop::phase(Phase phase) {
-    std::lock_guard const turn(turn_);
+    Turn const turn(turn_);
     std::vector<Command> commands;
     collect();
     {
@@ -253,7 +257,7 @@ void Loop::about_to_write(ValueId value) {
 
 /// An event that is told after all that was not told yet.
 void Loop::take(Event const& event) {
-    std::lock_guard const turn(turn_);
+    Turn const turn(turn_);
     std::vector<Command> commands;
     collect();
     {
@@ -282,7 +286,7 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot) {
     if (saved_quietly(value, size_bytes, slot)) {
         return;
     }
-    std::lock_guard const turn(turn_);
+    Turn const turn(turn_);
     std::vector<Command> commands;
     bool told_later = false;
     collect();
@@ -308,7 +312,7 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot) {
 }
 
 Result<void> Loop::need(ValueId value) {
-    std::lock_guard const turn(turn_);
+    Turn const turn(turn_);
     for (;;) {
         std::vector<Command> commands;
         collect();
@@ -368,12 +372,10 @@ Result<void> Loop::make_room_once(std::int64_t size_bytes) {
     return execute(commands);
 }
 
-Result<void> Loop::make_room(std::int64_t size_bytes) {
+/// Of this loop's own values.
+Result<void> Loop::make_own_room(std::int64_t size_bytes) {
     std::int64_t const asked_ns = steady_now_ns();
-    std::lock_guard const turn(turn_);
-    if (driver_.borrow(size_bytes, false)) {
-        return {};
-    }
+    Turn const turn(turn_);
     admitting_since_ns_ = asked_ns;
     Result<void> outcome = make_room_once(size_bytes);
     // Where the program runs far ahead of the device, what ended there still holds room on a tier.
@@ -381,15 +383,31 @@ Result<void> Loop::make_room(std::int64_t size_bytes) {
         mover_->wait_for_any();
         outcome = make_room_once(size_bytes);
     }
-    if (!outcome.ok() && driver_.borrow(size_bytes, true)) {
-        outcome = {};
-    }
     admitted_until(steady_now_ns());
     admitting_since_ns_.reset();
+    return outcome;
+}
+
+/// Note [Turns of two loops]
+/// The driver may ask another loop for room, and that one this: so it is asked without this loop's
+/// turn where nothing above holds it, and else the way back gives up soon.
+Result<void> Loop::make_room(std::int64_t size_bytes) {
+    if (driver_.borrow(size_bytes, false)) {
+        return {};
+    }
+    Result<void> outcome = make_own_room(size_bytes);
+    if (!outcome.ok() && driver_.borrow(size_bytes, true)) {
+        return {};
+    }
     if (!outcome.ok()) {
         write_flight_record();
     }
     return outcome;
+}
+
+bool Loop::make_room_for_another(std::int64_t size_bytes) {
+    Turn const turn(turn_, kTurnPatience);
+    return turn.owns_lock() && make_room(size_bytes).ok();
 }
 
 /// A step has failed: what led to it goes to the file.
@@ -413,7 +431,7 @@ void Loop::dropped(ValueId value) noexcept {
 }
 
 void Loop::settle() {
-    std::lock_guard const turn(turn_);
+    Turn const turn(turn_);
     std::vector<Command> commands;
     collect();
     {

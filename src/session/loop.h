@@ -85,6 +85,13 @@ class Loop {
     ///
     /// Fails   Errc::out_of_memory when nothing eligible is left
     [[nodiscard]] Result<void> make_room(std::int64_t size_bytes);
+    /// The same for another loop's thread, which has the turn there: where this loop's turn does
+    /// not come soon, it is false, since its thread may wait for that other turn.
+    [[nodiscard]] bool make_room_for_another(std::int64_t size_bytes);
+
+    /// While it is held, no other thread's events are answered or carried out.
+    using Turn = std::unique_lock<std::recursive_timed_mutex>;
+    [[nodiscard]] Turn take_turn() { return Turn(turn_); }
 
     /// True while no value has a copy away: then no `need` has an answer, and none has to be asked.
     [[nodiscard]] bool all_on_device() const { return all_on_device_.load(); }
@@ -141,6 +148,7 @@ class Loop {
     void release(Command const& command);
     void store(Command const& command);
     void load(Command const& command);
+    [[nodiscard]] Result<void> make_own_room(std::int64_t size_bytes);
     [[nodiscard]] Result<void> make_room_once(std::int64_t size_bytes);
     [[nodiscard]] Result<void> bind(Command const& command);
     void drop(Command const& command);
@@ -158,7 +166,8 @@ class Loop {
     std::unique_ptr<Mover> const mover_;
     Driver& driver_;
 
-    std::recursive_mutex turn_;  ///< whose reply is carried out; only program threads take it
+    std::recursive_timed_mutex
+        turn_;  ///< whose reply is carried out; program threads alone take it
     /// Since when room is being made, by the thread whose turn it is; nothing: it is not.
     std::optional<std::int64_t> admitting_since_ns_;
     mutable std::mutex mutex_;  ///< guards everything down to `report_`

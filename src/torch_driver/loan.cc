@@ -121,6 +121,10 @@ bool Loan::extend_host(TorchSession& lender, std::int64_t size_bytes) {
         }
     }
     std::lock_guard const lock(mutex_);
+    if (lent_of_ == nullptr) {  // it ended meanwhile: nothing of the lender's bounds any more
+        dynamic_cast<CpuDevice&>(*lender.device()).take_back(granted);
+        return true;
+    }
     lent_bytes_ += granted;
     borrower_->bound(own_bytes_ + lent_bytes_);
     return true;
@@ -134,8 +138,10 @@ std::int64_t Loan::trim() {
     }
     std::int64_t const unused = own_bytes_ + lent_bytes_ - host()->bounded_bytes();
     std::int64_t const back = std::clamp<std::int64_t>(unused, 0, lent_bytes_);
+    if (!host()->try_bound(own_bytes_ + lent_bytes_ - back)) {
+        return 0;  // a thread has just allocated it
+    }
     lent_bytes_ -= back;
-    borrower_->bound(own_bytes_ + lent_bytes_);
     of->take_back(back);
     return back;
 }

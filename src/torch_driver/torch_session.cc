@@ -177,6 +177,7 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook) {
     }
     tell_backward_order();
     for (;;) {
+        Loop::Turn const turn = loop_->take_turn();  // or another thread could let it go between
         Result<void> const there = loop_->need(hook.value());
         if (!there.ok()) {
             if (there.error().code == Errc::out_of_memory) {
@@ -303,7 +304,7 @@ bool TorchSession::borrow(std::int64_t size_bytes, bool last_resort) {
     std::int64_t back = trim_loans();
     for (auto const& borrower : borrowers()) {
         if (last_resort && !borrower->loan_.is_asking() && back < size_bytes) {
-            bool const has_freed = borrower->loop_->make_room(size_bytes - back).ok();
+            bool const has_freed = borrower->loop_->make_room_for_another(size_bytes - back);
             back += has_freed && !device_->is_host() ? size_bytes : 0;  // which all count as theirs
             back += borrower->loan_.trim();
         }
