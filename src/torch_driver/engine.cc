@@ -65,7 +65,7 @@ std::shared_ptr<Running const> running_here() {
     return carried == nullptr ? nullptr : carried->running();
 }
 
-/// Whose value a backward unpacked last on this thread.
+/// Whose value a backward unpacked first on this thread.
 struct Adopted {
     int task = -1;
     std::weak_ptr<TorchSession> session;
@@ -150,7 +150,8 @@ class DelegatingEngine final : public HandsOnNodeHooks<Engine> {
 
   private:
     static std::unique_ptr<SavedVariableHooks> hooks_of(Recorder const& recorder) {
-        if (recorder.session == nullptr || !ours_to_save(recorder)) {
+        if (recorder.session == nullptr || !recorder.session->is_entered() ||
+            !ours_to_save(recorder)) {
             return previous->get_default_saved_variable_hooks();
         }
         return std::make_unique<SavedHook>(recorder.session);

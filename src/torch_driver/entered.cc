@@ -19,8 +19,13 @@ Entered::Entered(std::shared_ptr<TorchSession> session)
 
 Entered::~Entered() {
     session_->leave();
-    thread_recorder() = std::move(outer_);
-    if (thread_recorder().session != nullptr) {
+    if (thread_recorder().session != session_) {
+        return;  // dropped by another thread, or before one inside it: recorders of it say nothing
+                 // now
+    }
+    bool const goes_on = outer_.session != nullptr && outer_.session->is_entered();
+    thread_recorder() = goes_on ? std::move(outer_) : Recorder{};
+    if (goes_on) {
         allocate_from(thread_recorder().session, false);
     }
 }

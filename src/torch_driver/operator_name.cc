@@ -7,6 +7,7 @@
 
 #include <array>
 #include <memory>
+#include <thread>
 
 namespace spillway {
 
@@ -46,8 +47,10 @@ OperatorWatch::OperatorWatch()
       )) {}
 
 OperatorWatch::~OperatorWatch() {
-    at::removeCallback(handle_);
-    running().depth = 0;
+    if (std::this_thread::get_id() == thread_) {  // torch takes it out on its own thread alone
+        at::removeCallback(handle_);
+        running().depth = 0;
+    }
 }
 
 std::string current_operator() {

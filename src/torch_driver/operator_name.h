@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <string>
+#include <thread>
 
 namespace spillway {
 
-/// Watches operators on the calling thread while it lives. Cost: about 0.1 us an operator.
+/// Watches operators on the calling thread while it lives; for ever, where it ends on another one.
+/// Cost: about 0.1 us an operator.
 class OperatorWatch {
   public:
     OperatorWatch();
@@ -19,6 +21,7 @@ class OperatorWatch {
 
   private:
     std::uint64_t handle_;
+    std::thread::id const thread_ = std::this_thread::get_id();
 };
 
 /// "aten::addmm", or "an allocation" when no watched operator runs.

@@ -153,13 +153,19 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
 /// Once a backward: tells the loop in which order values will be needed.
 void TorchSession::tell_backward_order() {
     int const task = torch::autograd::get_current_graph_task_id();
-    if (task == -1 || told_.exchange(task) == task) {
+    if (task == -1 || told_ == task) {
         return;
     }
     std::shared_ptr<Backward const> backward = backward_here();
     if (backward == nullptr) {  // Python's backwards pass our engine by: what is below this node
         torch::autograd::Edge const now(torch::autograd::get_current_node(), 0);
+        if (now.function == nullptr) {
+            return;  // a hook between nodes; one of these will tell
+        }
         backward = std::make_shared<Backward>(Backward{{now}, {}});
+    }
+    if (told_.exchange(task) == task) {
+        return;
     }
     std::vector<ValueId> order = registry_.in_order(rank_of_nodes(*backward));
     if (!order.empty()) {
@@ -168,6 +174,15 @@ void TorchSession::tell_backward_order() {
 }
 
 at::Tensor TorchSession::bring_back(SavedHook const& hook) {
+    if (is_forked()) {
+        at::Tensor tensor = registry_.tensor_of(hook);
+        TORCH_CHECK(
+            tensor.defined(),
+            "a saved tensor waits off the device, and this is a fork of the process that moved it; "
+            "run this backward where its forward ran"
+        );
+        return tensor;
+    }
     bool const may_be_written = !is_read_by_torch();
     if (!may_be_written && loop_->all_on_device()) {  // nothing has left, so nothing is asked
         if (at::Tensor tensor = registry_.tensor_of(hook); tensor.defined()) {

@@ -8,6 +8,7 @@
 #include "mover/device.h"
 #include "session/loop.h"
 #include "spillway/session.h"
+#include "torch_driver/forks.h"
 #include "torch_driver/loan.h"
 #include "torch_driver/registry.h"
 #include "torch_driver/saved_hook.h"
@@ -57,7 +58,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     /// Whether what is allocated is its own to count and cap: from its opening, or while something
     /// holds the cap, until `end_cap`.
     [[nodiscard]] bool caps() const {
-        return caps_ && (caps_from_open_ || cap_holds_.load(std::memory_order_relaxed) > 0);
+        return caps_ && !is_forked() &&
+               (caps_from_open_ || cap_holds_.load(std::memory_order_relaxed) > 0);
     }
     /// What is recorded holds the cap.
     void hold_cap() { cap_holds_.fetch_add(1, std::memory_order_relaxed); }
@@ -73,9 +75,12 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
         let_go_of_cap();
         --entered_;
     }
-    [[nodiscard]] bool is_entered() const { return entered_ > 0; }
+    [[nodiscard]] bool is_entered() const { return entered_ > 0 && !is_forked(); }
     /// Where it was entered last.
     [[nodiscard]] std::size_t python_hooks() const { return python_hooks_; }
+
+    /// This process is a child of the one that opened it: there it neither caps nor records.
+    [[nodiscard]] bool is_forked() const { return forks_so_far() != forks_; }
 
     // For a session inside another.
     /// What is allocated from now on counts in `outer`'s budget, too.
@@ -117,6 +122,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     bool const caps_from_open_;
     std::atomic<std::int64_t> cap_holds_{0};
     std::atomic<int> entered_{0};
+    int const forks_ = forks_so_far();
     std::atomic<std::size_t> python_hooks_{0};
     Loan loan_;                                 ///< of the session around this one
     std::atomic<bool> asks_borrowers_ = false;  ///< to let values go, as the last resort
