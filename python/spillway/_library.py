@@ -27,4 +27,9 @@ def load() -> None:
             f"this Spillway was built for torch {built}, and torch {_release(torch.__version__)} is installed; "
             "install Spillway again, beside that one"
         )
-    torch.classes.load_library(str(FOLDER / "lib" / "libspillway.so"))
+    library = FOLDER / "lib" / "libspillway.so"
+    try:
+        torch.classes.load_library(str(library))
+    except OSError as failure:
+        raise LibraryError(f"{library} does not load beside torch {torch.__version__} ({failure}); "
+                           "install Spillway again, beside this torch") from None

@@ -22,7 +22,7 @@ class BudgetError(OptionError, torch.OutOfMemoryError):
 
 
 class StateError(Error, RuntimeError):
-    """A session that is entered twice, closed, or used in a fork or on another thread."""
+    """A session that is entered twice, closed, or used in a fork, or left on another thread."""
 
 
 class LibraryError(Error, ImportError):

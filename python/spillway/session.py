@@ -73,7 +73,7 @@ def _device_bytes(device: torch.device) -> int:
 
 class Session:
     """What autograd saves while this is entered waits off the device where the budget asks for it, and is back
-    before backward needs it. Entered and left as often as there are steps, on one thread."""
+    before backward needs it. Entered and left as often as there are steps, each time on one thread."""
 
     def __init__(
         self,
@@ -119,7 +119,8 @@ class Session:
         _call(self._runtime.stop)
 
     def step(self) -> None:
-        """A step of training has ended."""
+        """A step of training has ended. In a session that is entered the next one begins at once."""
+        self._own()
         _call(self._runtime.step)
 
     def close(self) -> None:
@@ -158,6 +159,8 @@ class Session:
             return
         owned = list(_owned(self._model, self._optimizers))
         moved = next((p for p in self._model.parameters() if p.device != self._device), None)
+        if moved is not None and self._told is None:
+            raise OptionError("model", f"it has parameters on {self._device} and on {moved.device}; a session is of one")
         if moved is not None:
             raise OptionError("model", f"it was on {self._device} when the session began and has a parameter on "
                                        f"{moved.device} now; open a session after the move")

@@ -96,11 +96,9 @@ class SessionClass final : public torch::CustomClassHolder {
         }
     }
 
-    ~SessionClass() override { std::erase(entered_here(), this); }
-
     void own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names) {
         try {
-            opened().own(tensors, names);
+            opened()->own(tensors, names);
         } catch (BadOption const& bad) {
             refuse(bad.option(), bad.what());
         }
@@ -112,73 +110,98 @@ class SessionClass final : public torch::CustomClassHolder {
             !recording_,
             "this session is entered already; leave it before it is entered again, or open another"
         );
+        std::shared_ptr<Session> const session = opened();
         step_ += steps_are_told_ ? 0 : 1;
-        opened().phase(Phase::forward, step_);
-        recording_.emplace(opened());
-        entered_here().push_back(this);
+        session->phase(Phase::forward, step_);
+        recording_.emplace(*session);
+        entry_ = std::make_shared<int>();
+        entered_here().push_back(entry_);
     }
 
     void stop() {
         std::lock_guard const lock(mutex_);
         check_state(recording_.has_value(), "this session was not started");
-        std::vector<SessionClass const*>& entered = entered_here();
+        std::shared_ptr<Session> const session = opened();
+        check_state(is_entered_here(), "a session is left on the thread that entered it");
         check_state(
-            std::find(entered.begin(), entered.end(), this) != entered.end(),
-            "a session is left on the thread that entered it"
+            entered_here().back().lock() == entry_,
+            "a session that was entered inside it is left first"
         );
-        check_state(entered.back() == this, "a session that was entered inside it is left first");
-        entered.pop_back();
+        entry_.reset();
         recording_.reset();
-        opened().phase(Phase::backward, step_);
+        session->phase(Phase::backward, step_);
     }
 
-    /// Until it is called first, each start begins a step.
+    /// Until it is called first, each start begins a step. In a session that is entered, the next
+    /// step begins at once.
     void step() {
         std::lock_guard const lock(mutex_);
+        std::shared_ptr<Session> const session = opened();
         steps_are_told_ = true;
         ++step_;
+        if (recording_) {
+            session->phase(Phase::forward, step_);
+        }
     }
 
-    std::string table() { return to_table(opened().report()); }
-    std::string json() { return to_json(opened().report()); }
-    std::string explain(std::string const& module) { return opened().explain(module); }
+    std::string table() { return to_table(opened()->report()); }
+    std::string json() { return to_json(opened()->report()); }
+    std::string explain(std::string const& module) { return opened()->explain(module); }
 
     void write_trace(std::string const& file) {
         try {
-            opened().write_trace(file);
+            opened()->write_trace(file);
         } catch (BadOption const& bad) {
             refuse("timeline", bad.what());
         }
     }
 
+    /// Also ends what a thread entered that never left it.
     void close() {
         std::lock_guard const lock(mutex_);
-        check_state(!recording_, "this session is entered; leave it before it is closed");
-        opened().end_cap();  // torch may keep a graph whose backward failed
+        check_state(
+            !recording_ || !is_entered_here(),
+            "this session is entered; leave it before it is closed"
+        );
+        opened()->end_cap();  // torch may keep a graph whose backward failed
+        entry_.reset();
+        recording_.reset();
+        std::lock_guard const closing(opened_mutex_);
         session_.reset();
     }
 
   private:
-    Session& opened() {
+    /// For as long as the caller needs it, whoever closes it meanwhile.
+    std::shared_ptr<Session> opened() {
+        std::lock_guard const lock(opened_mutex_);
         check_state(session_ != nullptr, "this session is closed");
         check_state(
             ::getpid() == owner_,
             "this session belongs to the process that opened it, not to a fork of that; open one "
             "here"
         );
-        return *session_;
+        return session_;
     }
 
     /// The sessions that this thread is in, innermost last.
-    static std::vector<SessionClass const*>& entered_here() {
-        static thread_local std::vector<SessionClass const*> entered;
+    static std::vector<std::weak_ptr<int>>& entered_here() {
+        static thread_local std::vector<std::weak_ptr<int>> entered;
+        std::erase_if(entered, [](auto const& entry) { return entry.expired(); });
         return entered;
+    }
+    [[nodiscard]] bool is_entered_here() const {
+        auto const& entered = entered_here();
+        return std::any_of(entered.begin(), entered.end(), [this](auto const& entry) {
+            return entry.lock() == entry_;
+        });
     }
 
     pid_t const owner_ = ::getpid();
-    std::mutex mutex_;  ///< of starts and stops
-    std::unique_ptr<Session> session_;
+    std::mutex mutex_;         ///< of starts and stops
+    std::mutex opened_mutex_;  ///< of the next
+    std::shared_ptr<Session> session_;
     std::optional<Recording> recording_;
+    std::shared_ptr<int> entry_;  ///< stands for it in the list of the thread that is in it
     std::int64_t step_ = 0;
     bool steps_are_told_ = false;
 };

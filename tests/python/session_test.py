@@ -362,7 +362,83 @@ class Refusals(Train):
         session.close()
 
 
+class Life(Train):
+    """Sessions that are entered long, dropped, closed or forked at odd times."""
+
+    def test_a_session_that_is_entered_once_steps(self):
+        net = model()
+        session = self.open(net)
+        session.start()
+        seen = []
+        for number in range(3):
+            net(batch(number)).square().mean().backward()
+            seen.append(session.explain().count("\n"))  # of the last forward, not of all since the start
+            session.step()
+        session.stop()
+        self.assertEqual(seen, [seen[0]] * 3)
+        self.assertGreater(seen[0], 6)
+
+    def test_a_session_that_is_dropped_while_another_is_entered_inside(self):
+        net = model()
+        outer = spillway.session(net, device_budget="64MiB", nvme=self.folder)
+        inner = self.open(net, "64MiB")
+        outer.start()
+        inner.start()
+        del outer
+        before = inner.report()["saved_tensors"]
+        net(batch(0)).sum().backward()
+        self.assertGreater(inner.report()["saved_tensors"], before)
+        inner.stop()
+        inner.close()
+        self.assertEqual(self.trained(model()), self.plain)
+
+    def test_another_thread_may_close_what_a_thread_never_left(self):
+        session = self.open(model(), "64MiB")
+        thread = threading.Thread(target=session.start)
+        thread.start()
+        thread.join()
+        session.close()
+        self.assertEqual(self.trained(model()), self.plain)
+
+    def test_reports_while_another_thread_closes(self):
+        for _ in range(20):
+            session = self.open(model(), "64MiB")
+            thread = threading.Thread(target=session.close)
+            thread.start()
+            with contextlib.suppress(spillway.StateError):
+                while True:
+                    session.report()
+            thread.join()
+
+    def test_a_child_forked_inside_is_plain(self):
+        net = model()
+        expected = bits([net(batch(0))])
+        session = self.open(net)
+        with session:
+            loss = net(batch(1)).square().mean()  # most of it is away, some on its way
+            child = os.fork()
+            if child == 0:
+                code = 3
+                try:
+                    large = torch.zeros(8 << 20)  # more than the budget
+                    code = 0 if bits([net(batch(0))]) == expected and large.sum() == 0 else 4
+                finally:
+                    os._exit(code)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        loss.backward()
+        self.assertGreater(session.report()["stored_bytes"], 0)
+
+
 class Import(unittest.TestCase):
+    def test_a_library_that_does_not_load_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            package = pathlib.Path(folder) / "spillway"
+            shutil.copytree(BUILD / "python" / "spillway", package, ignore=shutil.ignore_patterns("libspillway.so", "bin"))
+            (package / "lib" / "libspillway.so").write_bytes(b"no library")
+            done = subprocess.run([sys.executable, "-c", "import spillway"], capture_output=True, text=True,
+                                  env=os.environ | {"PYTHONPATH": folder}, check=False, cwd=folder)
+        self.assertRegex(done.stderr.splitlines()[-1], "LibraryError: .*libspillway.so does not load beside torch")
+
     def test_another_torch_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             shutil.copytree(BUILD / "python" / "spillway", pathlib.Path(folder) / "spillway", ignore_dangling_symlinks=True)
