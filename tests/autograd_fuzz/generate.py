@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a random program from one seed, with random.Random alone: shapes and dtypes are followed here,
-roughly.
-A statement that turns out impossible raises, and must raise the same everywhere."""
+"""Makes a random program from one seed, with random.Random alone: shapes and dtypes are followed here, roughly. A
+statement that turns out impossible raises, and must raise the same everywhere."""
 
 import contextlib
 import dataclasses

@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Random autograd programs: Spillway and plain autograd show the same bits, errors, hooks and versions, and
-what is
-broken on purpose is noticed."""
+"""Random autograd programs: Spillway and plain autograd show the same bits, errors, hooks and versions, and what
+is broken on purpose is noticed."""
 
 import os
 import pathlib

@@ -123,13 +123,15 @@ def cells(text: str, title: str) -> dict[str, str]:
 
 
 def differences(text: str, todo: list[Case], found: Columns) -> list[str]:
-    """Where fresh columns are not the page's. What this torch cannot pose differs from nothing."""
+    """Where fresh columns are not the page's. What plain autograd cannot pose in this torch, or what is not here at
+    all, differs from nothing."""
     faults = []
     for name, column in found.items():
         written = cells(text, systems.ALL[name].title)
         for each in todo:
             fresh = column[each.name]
-            if fresh.kind not in (NONE, written.get(each.name)):
+            absent = fresh.why.startswith("not here") or found["plain"][each.name].kind == NONE
+            if fresh.kind != written.get(each.name) and not (fresh.kind == NONE and absent):
                 faults.append(f"{each.name}: {systems.ALL[name].title}: the page says "
                               f"{written.get(each.name, 'nothing')}, a fresh run {fresh.kind}: {fresh.why}")
         gone = written.keys() - {each.name for each in todo}
