@@ -16,6 +16,7 @@ from torch import distributed
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 import spillway
 
@@ -43,6 +44,19 @@ def replicated_with_views():
     return DistributedDataParallel(net(), gradient_as_bucket_view=True, static_graph=True)
 
 
+class Recomputed(torch.nn.Module):
+    def __init__(self, block):
+        super().__init__()
+        self.block = block
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+
+
+def replicated_and_recomputed():
+    return DistributedDataParallel(torch.nn.Sequential(*map(Recomputed, net())), static_graph=True)
+
+
 def sharded(**options):
     model = net()
     for block in model:
@@ -58,7 +72,7 @@ def kept_sharded():
     return sharded(reshard_after_forward=False)
 
 
-KINDS = (replicated, replicated_with_views, sharded, sharded_bf16, kept_sharded)
+KINDS = (replicated, replicated_with_views, replicated_and_recomputed, sharded, sharded_bf16, kept_sharded)
 
 
 def local(tensor):
