@@ -162,7 +162,7 @@ TEST(Nesting, two_threads_ask_both_ways_at_once) {
     Tensor y = leaf(3);
     Tensor const loss = inner.record([&] { return chain(y).sum(); });
     std::atomic<bool> is_over = false;
-    std::thread backward([&] {  // asks the outer one for room to come back
+    std::thread backward([&] {                           // asks the outer one for room to come back
         for (int i = 0; i < (on_cpu() ? 20 : 1); ++i) {  // elsewhere seeds repeat it
             y.mutable_grad() = Tensor();
             (void)try_to([&] { loss.backward({}, true); });
