@@ -70,7 +70,7 @@ test-fast: packages ## The inner loop: the core's tests, no torch
 	@$(counts) build/core-debug
 
 .PHONY: test-torch
-test-torch: packages ## The tests of the build that users run, torch's and end-to-end ones among them
+test-torch: packages ## The tests that need torch, in the build that users run
 	@tools/build.sh torch $(torch_option)
 	@tools/setup.sh tests $(TORCH)
 	@$(counts) $(torch_folder)
@@ -109,10 +109,10 @@ tsan: packages ## The core's tests under ThreadSanitizer
 	@$(counts) build/tsan
 
 .PHONY: check
-check: packages ## Format, layers, sizes, lints, the tools' own tests, each header alone
+check: packages ## Format, layers, sizes, lints, types, the tools' own tests, each header alone
 	@python3 tools/check.py
 .PHONY: check-fast
-check-fast: ## What the git hook runs: format, layers, sizes, lints
+check-fast: ## What the git hook runs: format, layers, sizes, lints, types
 	@python3 tools/check.py --fast
 
 .PHONY: check-readme

@@ -37,6 +37,15 @@ def check_headers() -> list[str]:
     return [] if done.returncode == 0 else (done.stdout + done.stderr).splitlines()[-40:]
 
 
+def check_types() -> list[str]:
+    """The Python package as pyproject.toml has mypy read it; torch's own types are not looked up."""
+    try:
+        done = subprocess.run(["mypy"], cwd=sources.ROOT, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ["mypy is missing; `make setup` installs it"]
+    return (done.stdout + done.stderr).splitlines() if done.returncode else []
+
+
 def check_tools() -> list[str]:
     """The self-tests of tools/."""
     suite = unittest.defaultTestLoader.discover(str(sources.ROOT / "tools"), pattern="*_test.py")
@@ -49,7 +58,7 @@ def check_tools() -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fast", action="store_true", help="format, layers, sizes and lints only")
+    parser.add_argument("--fast", action="store_true", help="format, layers, sizes, lints and types only")
     parser.add_argument("--fix", action="store_true", help="format the tree in place, check nothing")
     options = parser.parse_args()
     if options.fix:
@@ -57,7 +66,7 @@ def main() -> int:
         print("\n".join(faults), end="\n" if faults else "")
         return 1 if faults else 0
     checks = {"format": check_format, "layers": check_layers.check, "sizes": check_sizes.check,
-              "lints": check_lints.check}
+              "lints": check_lints.check, "types": check_types}
     if not options.fast:
         checks |= {"tools": check_tools, "headers": check_headers}
     failed = 0
