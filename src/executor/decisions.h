@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -82,6 +83,7 @@ class Executor::Impl {
     void release_block(Value const& value);
     void leave_copy_behind(ValueId id, Value& value);
     void end_orphan(ValueId id, Value& value);
+    [[nodiscard]] std::string why_full(Pool pool) const;
     [[nodiscard]] std::string why_full();
     void refuse(Short const& event, std::int64_t freed_bytes);
     void store_failed(ValueId id, Value& value, Failed const& event);
@@ -98,6 +100,7 @@ class Executor::Impl {
     Floor floor_;
     std::unordered_map<CommandId, Flight> flights_;
     std::set<Pool> told_full_;
+    std::map<Pool, std::string> refusals_;  ///< why a place takes no more in this step
     std::vector<Command> reply_;
     std::int64_t held_before_bytes_ = 0;  ///< held when the last program event was answered
     std::int64_t used_bytes_ = 0;         ///< device bytes now, as this reply will leave them

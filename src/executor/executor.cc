@@ -116,6 +116,7 @@ void Executor::Impl::see(Usage const& usage) {
 void Executor::Impl::take(Begin const&) {
     floor_.begin_step();
     ledger_.reopen();  // what was full or failed may have mended
+    refusals_.clear();
 }
 
 void Executor::Impl::take(End const&) {}

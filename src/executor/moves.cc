@@ -259,10 +259,17 @@ std::int64_t Executor::Impl::store_and_drop(std::int64_t missing_bytes, bool las
     return freed;
 }
 
+std::string Executor::Impl::why_full(Pool pool) const {
+    std::string const name = pool == Pool::host ? "host" : "NVMe";
+    auto const refusal = refusals_.find(pool);
+    return refusal == refusals_.end() ? "the " + name + " budget is full"
+                                      : name + " takes no more (" + refusal->second + ")";
+}
+
 /// Why values that could leave cannot.
 std::string Executor::Impl::why_full() {
     if (!ledger_.exists(Pool::nvme)) {
-        return "the host budget is full";
+        return why_full(Pool::host);
     }
     auto const is_long = [this](auto const& entry) {
         return ledger_.is_too_large(Pool::nvme, values_.find(entry.second)->size_bytes);
@@ -271,11 +278,14 @@ std::string Executor::Impl::why_full() {
         return std::all_of(entries.begin(), entries.end(), is_long);
     };
     if (all_are(values_.storable()) && all_are(values_.last_resort())) {
-        return std::string(ledger_.exists(Pool::host) ? "the host budget is full, and " : "") +
+        return (ledger_.exists(Pool::host) ? why_full(Pool::host) + ", and " : "") +
                "what is left is too long for NVMe";
     }
-    return ledger_.exists(Pool::host) ? "the host and NVMe budgets are full"
-                                      : "the NVMe budget is full";
+    if (!ledger_.exists(Pool::host)) {
+        return why_full(Pool::nvme);
+    }
+    return refusals_.empty() ? "the host and NVMe budgets are full"
+                             : why_full(Pool::host) + ", and " + why_full(Pool::nvme);
 }
 
 /// Nothing eligible is left: the reply is one `raise`, and what was started for room stays done.
@@ -353,6 +363,7 @@ void Executor::Impl::away_refused(Value const& value, Failed const& event) {
         return;
     }
     ledger_.close(value.pool);
+    refusals_.emplace(value.pool, event.why);
     if (told_full_.insert(value.pool).second) {
         say(CommandKind::note, Lane::compute).text =
             "the " + std::string(name_of(value.pool)) + " tier takes no more (" + event.why +

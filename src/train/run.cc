@@ -252,6 +252,9 @@ class Run {
         if (all_full || says("NVMe budget is full")) {
             flags += ", a larger --nvme-budget";
         }
+        if (says("NVMe takes no more")) {
+            flags += ", --nvme in another place";
+        }
         return flags + " or a smaller --batch would make it fit";
     }
 
