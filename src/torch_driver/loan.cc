@@ -37,9 +37,10 @@ void Loan::begin(std::shared_ptr<TorchSession> const& lender) {
 }
 
 std::shared_ptr<TorchSession> Loan::lender() {
+    std::shared_ptr<TorchSession> lender;  // goes after the lock
     {
         std::lock_guard const lock(mutex_);
-        std::shared_ptr<TorchSession> lender = lender_.lock();
+        lender = lender_.lock();
         if (lender != nullptr && lender->caps()) {
             return lender;
         }
@@ -86,10 +87,13 @@ std::string Loan::refusal(std::int64_t size_bytes) {
     if (from == nullptr || missing_bytes(size_bytes) == 0) {
         return "";
     }
+    if (std::string of_one_further_out = from->refusal(size_bytes); !of_one_further_out.empty()) {
+        return of_one_further_out;
+    }
     Device const& device = *from->device();
-    return "asked for " + format_size(size_bytes) + ", and nothing else can leave: the session " +
+    return "asked for " + format_size(size_bytes) + ", and nothing else can leave: a session " +
            "around this one uses " + format_size(device.used_bytes()) + " of " +
-           format_size(device.limit_bytes()) + ", what this one allocated included";
+           format_size(device.limit_bytes()) + ", what is allocated inside it included";
 }
 
 bool Loan::extend(std::int64_t size_bytes, bool last_resort) {

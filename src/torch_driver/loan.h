@@ -22,7 +22,7 @@ class TorchSession;
 /// when the lender is short. A device that counts what all sessions allocate lends nothing: there
 /// the lender's limit holds for the borrower, too.
 ///
-/// Thread  any; no lock is held while the lender makes room
+/// Thread  any; no mutex of the loan is held while the lender makes room
 class Loan {
   public:
     explicit Loan(std::shared_ptr<Device> borrower) : borrower_(std::move(borrower)) {}
@@ -37,8 +37,8 @@ class Loan {
     /// Who lends, while that one caps; else null, and only its own budget bounds the borrower.
     [[nodiscard]] std::shared_ptr<TorchSession> lender();
 
-    /// What to say where the lender's budget, and not the borrower's own, has no room for
-    /// `size_bytes`; else empty.
+    /// What to say where the budget of the lender, or of who lends to that, has no room for
+    /// `size_bytes`, and not the borrower's own; else empty.
     [[nodiscard]] std::string refusal(std::int64_t size_bytes);
 
     /// Makes room for them, where it is so; as the `last_resort` also where the borrower's budget

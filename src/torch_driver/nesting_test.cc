@@ -104,9 +104,25 @@ TEST(Nesting, a_refusal_says_that_the_session_around_has_no_more) {
         FAIL() << "the outer budget did not hold";
     } catch (c10::OutOfMemoryError const& error) {
         std::string const words = error.what_without_backtrace();
-        EXPECT_NE(words.find("the session around this one"), std::string::npos) << words;
+        EXPECT_NE(words.find("a session around this one"), std::string::npos) << words;
     }
     EXPECT_LE(used(outer), values(4));
+}
+
+TEST(Nesting, a_refusal_names_the_budget_that_is_short_and_no_other) {
+    Rig outermost(values(4));
+    Rig outer(values(32));
+    Rig inner(values(64));
+    Tensors many;
+    try {
+        for (int i = 0; i < 8; ++i) {
+            many.push_back(value());
+        }
+        FAIL() << "the outermost budget did not hold";
+    } catch (c10::OutOfMemoryError const& error) {
+        std::string const words = error.what_without_backtrace();
+        EXPECT_NE(words.find(" of " + format_size(values(4))), std::string::npos) << words;
+    }
 }
 
 TEST(Nesting, the_outer_sessions_values_leave_for_the_inner_one) {

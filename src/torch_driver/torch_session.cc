@@ -215,7 +215,7 @@ void TorchSession::make_room_until(std::int64_t size_bytes, c10::function_ref<bo
     while (!try_once()) {
         Result<void> const room = loop_->make_room(device_->rounded(size_bytes));
         if (!room.ok()) {
-            std::string const of_lender = loan_.refusal(size_bytes);
+            std::string const of_lender = refusal(size_bytes);
             TORCH_CHECK_WITH(
                 OutOfMemoryError,
                 false,

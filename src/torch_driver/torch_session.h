@@ -88,6 +88,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     /// Sets `bytes` of this session's budget aside; where they are not free, `make_room` frees
     /// them.
     [[nodiscard]] bool lend(std::int64_t bytes, bool make_room);
+    /// As `Loan::refusal`.
+    [[nodiscard]] std::string refusal(std::int64_t size_bytes) { return loan_.refusal(size_bytes); }
 
     // For the public Session.
     [[nodiscard]] std::shared_ptr<Device> const& device() const { return device_; }
