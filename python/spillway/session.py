@@ -62,6 +62,10 @@ def _owned(
                     yield f"optimizer state {name}", _local(value)
 
 
+def _gradient_at(parameter: torch.nn.Parameter) -> int:
+    return 0 if parameter.grad is None else _local(parameter.grad).data_ptr()
+
+
 def _device_of(model: torch.nn.Module) -> torch.device:
     first = next(model.parameters(), None)
     return torch.device("cpu") if first is None else first.device
@@ -89,8 +93,8 @@ class Session:
         self._model = model
         several = optimizer if isinstance(optimizer, Iterable) else [optimizer]
         self._optimizers = [each for each in several if each is not None]
-        self._parameters: list[torch.nn.Parameter] = []
-        self._told: tuple[int, int] | None = None
+        self._gradients = {_gradient_at(parameter) for parameter in model.parameters()} - {0}
+        self._told: tuple[int, int, int] | None = None
         device = _device_of(model)
         self._device = device
         self._runtime = _call(
@@ -154,16 +158,18 @@ class Session:
 
     def _own(self) -> None:
         """Tells what is never moved, when that is not what was told last."""
-        now = (sum(_local(p).data_ptr() for p in self._parameters), sum(len(each.state) for each in self._optimizers))
+        parameters = list(self._model.parameters())
+        now = (sum(_local(parameter).data_ptr() for parameter in parameters),
+               sum(_gradient_at(parameter) in self._gradients for parameter in parameters),
+               sum(len(each.state) for each in self._optimizers))
         if now == self._told:
             return
         owned = list(_owned(self._model, self._optimizers))
-        moved = next((p for p in self._model.parameters() if p.device != self._device), None)
+        moved = next((p for p in parameters if p.device != self._device), None)
         if moved is not None and self._told is None:
             raise OptionError("model", f"it has parameters on {self._device} and on {moved.device}; a session is of one")
         if moved is not None:
             raise OptionError("model", f"it was on {self._device} when the session began and has a parameter on "
                                        f"{moved.device} now; open a session after the move")
         _call(self._runtime.own, [tensor for _, tensor in owned], [name for name, _ in owned])
-        self._parameters = list(self._model.parameters())
         self._told = now

@@ -226,6 +226,22 @@ class Reports(Train):
         sizes = [sum(value.nbytes for state in each.state.values() for value in state.values()) for each in optimizers]
         self.assertEqual([more - counted[0] for more in counted[1:]], [sizes[0], sum(sizes)])
 
+    def test_what_the_model_has_counts_anew_when_it_changes(self):
+        net = model()
+        net(batch(0)).sum().backward()
+        session = self.open(net, "64MiB")
+
+        def counted() -> int:
+            with session:
+                pass
+            return session.report()["device_bytes"]
+
+        before, all_bytes = counted(), sum(parameter.nbytes for parameter in net.parameters())
+        net.zero_grad()
+        self.assertEqual(before - counted(), all_bytes, "its gradients of before the session are gone")
+        net[0] = torch.nn.Linear(WIDTH, 2 * WIDTH)
+        self.assertEqual(before - counted(), all_bytes - (WIDTH + 1) * WIDTH * 4, "and a layer is another one")
+
     def test_explain_names_the_place_and_the_reason(self):
         net = model()
         session = self.open(net)
