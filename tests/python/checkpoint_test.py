@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.utils.checkpoint with a session around it, in it, and across forward and recompute."""
 
+import contextlib
 import functools
+import os
+import tempfile
 import unittest
 
 import torch
@@ -30,6 +33,22 @@ def first(step):
 def matmuls_are_saved(context, operator, *arguments, **options):
     saved = operator in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
     return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+@contextlib.contextmanager
+def standard_error():
+    """The lines that this process, torch's C++ included, writes there."""
+    said = []
+    before = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield said
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+            file.seek(0)
+            said += file.read().decode().splitlines()
 
 
 class Around(Case):
@@ -110,34 +129,47 @@ class Inside(Case):
                 plain = self.gradients_of(lambda block, x: block(x), reentrant)
                 self.assertEqual(self.gradients_of(wrapped, reentrant), plain)
 
+    def check_moved(self):
+        self.assertGreater(sum(session.report()["stored_bytes"] for session in self.sessions), 0)
+
     def test_a_new_session_closed_at_once(self):
+        moved = []
+
         def wrapped(block, x):
-            session = self.open(block, "64MiB")
+            session = self.open(block, "2MiB")
             with session:
                 out = block(x)
+            moved.append(session.report()["stored_bytes"])
             session.close()
             return out
 
         self.check_inside(wrapped)
+        self.assertGreater(sum(moved), 0)
         again = 4  # of the reentrant kind; a session takes all saves of the other, so that nothing runs again
-        self.assertEqual(len(self.sessions), 4 + 4 + again)
+        self.assertEqual(len(moved), 4 + 4 + again)
 
     def test_a_new_session_that_goes_on(self):
         def wrapped(block, x):
-            with self.open(block, "64MiB"):
+            with self.open(block, "3MiB"):
                 return block(x)
 
         self.check_inside(wrapped)
+        self.check_moved()
+        with standard_error() as said:  # torch forgets, with a backward, what was set up in it
+            for session in self.sessions:
+                session.close()
+        self.assertEqual(said, [])
 
     def test_one_session_entered_in_each(self):
         model = seeded(blocks)
-        session = self.open(model, "64MiB")
+        session = self.open(model, "6MiB")
 
         def wrapped(block, x):
             with session:
                 return block(x)
 
         self.check_inside(wrapped)
+        self.check_moved()
 
     def test_a_session_in_a_checkpoint_in_a_session(self):
         outer = self.open(seeded(blocks), "128MiB")
