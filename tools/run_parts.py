@@ -2,16 +2,17 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
 """`make test`: every part in turn, whatever the others said, then the seconds and counts of each. What `make
-test-fast` runs is in three of them."""
+test-fast` runs is in two of them, under sanitizers."""
 
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import counts
 import sources
@@ -31,35 +32,47 @@ class Outcome(NamedTuple):
     found: counts.Counts
 
 
-def parts(torch: str | None) -> list[Part]:
-    every = [Part("set-up", ["setup"]),
-             Part("check", ["check"]),
-             Part("core, under tsan", ["tsan"]),
-             Part("torch", ["test-torch"]),
-             Part("asan + ubsan (all)", ["asan"]),
-             Part("README", ["check-readme"])]
-    if torch:
-        every.append(Part(f"torch {torch}", ["test-torch", f"TORCH={torch}"]))
-    elif os.environ.get("SPILLWAY_PYTHON") or os.environ.get("VIRTUAL_ENV"):
+PACKAGES = Part("packages", ["packages"])
+CORE = Part("core, under tsan", ["tsan"])  # needs no torch
+TORCH = [Part("check", ["check"]),
+         Part("torch", ["test-torch"]),
+         Part("asan + ubsan (all)", ["asan"]),
+         Part("README", ["check-readme"])]
+
+
+def of_another_torch(wanted: str | None) -> Part | None:
+    if wanted:
+        return Part(f"torch {wanted}", ["test-torch", f"TORCH={wanted}"])
+    if os.environ.get("SPILLWAY_PYTHON") or os.environ.get("VIRTUAL_ENV"):
         print(f"torch {OLDEST_TORCH} (smoke): skipped, since the torch of a Python of yours is used and "
               "nothing is to be downloaded")
-    else:
-        every.append(Part(f"torch {OLDEST_TORCH} (smoke)", ["test-smoke", f"TORCH={OLDEST_TORCH}"]))
-    return every
+        return None
+    return Part(f"torch {OLDEST_TORCH} (smoke)", ["test-smoke", f"TORCH={OLDEST_TORCH}"])
 
 
-def run(part: Part, scratch: pathlib.Path) -> Outcome:
-    print(f"\n==== {part.name}", flush=True)
-    report = scratch / "counts.json"
-    report.unlink(missing_ok=True)
+def run(part: Part, scratch: pathlib.Path, output: IO[str] | None = None) -> Outcome:
+    """Shows what it says as it says it, or leaves that in `output`."""
+    print(f"\n==== {part.name}", file=output, flush=True)
+    report = scratch / f"{part.name}.json"
     begin = time.monotonic()
     # TORCH= first: the version that this call was given is for its own part only.
-    status = subprocess.run(["make", "TORCH=", *part.targets], cwd=sources.ROOT, check=False,
-                            env=counts.environment(report)).returncode
+    status = subprocess.run(["make", "TORCH=", *part.targets], cwd=sources.ROOT, check=False, stdout=output,
+                            stderr=subprocess.STDOUT if output else None, env=counts.environment(report)).returncode
     found = counts.take(report) or counts.Counts()
     if status and not found.failed:
         found.failed += 1
     return Outcome(part.name, time.monotonic() - begin, status == 0, found)
+
+
+def run_with_downloads(core: Part, downloads: list[Part], scratch: pathlib.Path) -> list[Outcome]:
+    """`core`, and beside it, one after the other, what waits for the network; that is shown at the end."""
+    with tempfile.TemporaryFile("w+") as said, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        under_way = [pool.submit(run, part, scratch, said) for part in downloads]
+        outcomes = [run(core, scratch)]
+        outcomes += [download.result() for download in under_way]
+        said.seek(0)
+        print(said.read(), flush=True)
+    return outcomes
 
 
 def main() -> int:
@@ -68,15 +81,27 @@ def main() -> int:
     options = parser.parse_args()
     for inherited in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
         os.environ.pop(inherited, None)
-    with tempfile.TemporaryDirectory() as scratch:
-        outcomes = [run(part, pathlib.Path(scratch)) for part in parts(options.torch)]
+    another = of_another_torch(options.torch)
+    downloads = [Part("set-up", ["setup"])]
+    if another:
+        downloads.append(Part("set-up of " + another.name, ["setup", another.targets[-1]]))
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = pathlib.Path(folder)
+        outcomes = [run(PACKAGES, scratch), *run_with_downloads(CORE, downloads, scratch)]
+        outcomes += [run(part, scratch) for part in [*TORCH, *([another] if another else [])]]
+    return tell(outcomes, time.monotonic() - begin)
+
+
+def tell(outcomes: list[Outcome], seconds: float) -> int:
+    """The table of all parts; the exit code."""
     total = sum((outcome.found for outcome in outcomes), counts.Counts())
-    print(f"\n{'part':<24} {'seconds':>8} {'passed':>7} {'failed':>7} {'skipped':>8}")
-    for name, seconds, ok, found in outcomes:
-        print(f"{name:<24} {seconds:8.0f} {found.passed:7} {found.failed:7} {found.skipped:8}"
+    width = max(len(outcome.name) for outcome in outcomes)
+    print(f"\n{'part':<{width}} {'seconds':>8} {'passed':>7} {'failed':>7} {'skipped':>8}")
+    for name, took, ok, found in [*outcomes, Outcome("all", seconds, True, total)]:
+        print(f"{name:<{width}} {took:8.0f} {found.passed:7} {found.failed:7} {found.skipped:8}"
               f"{'' if ok else '  FAILED'}")
-    print(f"{'all':<24} {sum(o.seconds for o in outcomes):8.0f} {total.passed:7} {total.failed:7} "
-          f"{total.skipped:8}\n{total}", flush=True)
+    print(total, flush=True)
     return 1 if total.failed or not all(o.ok for o in outcomes) else 0
 
 
