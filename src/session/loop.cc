@@ -313,6 +313,7 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot) {
 
 Result<void> Loop::need(ValueId value) {
     Turn const turn(turn_);
+    bool may_try_again = true;
     for (;;) {
         std::vector<Command> commands;
         collect();
@@ -322,13 +323,17 @@ Result<void> Loop::need(ValueId value) {
             tell(Need{value, usage()}, commands);
         }
         Result<void> outcome = execute(commands);
+        if (outcome.ok()) {
+            return outcome;
+        }
         auto const reserve = std::find_if(commands.begin(), commands.end(), [&](Command const& c) {
             return c.kind == CommandKind::reserve && c.value == value && c.pool == Pool::device;
         });
-        if (outcome.ok() || reserve == commands.end() || !has_failed(reserve->id)) {
-            if (!outcome.ok()) {
-                write_flight_record();
-            }
+        if (reserve == commands.end() && std::exchange(may_try_again, false)) {
+            continue;  // it was read ahead, which has failed: now it is loaded
+        }
+        if (reserve == commands.end() || !has_failed(reserve->id)) {
+            write_flight_record();
             return outcome;
         }
         // A store failed meanwhile, or another thread allocated: room is asked for at the top,

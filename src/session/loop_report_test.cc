@@ -51,10 +51,7 @@ double microseconds_of(nlohmann::json const& events, std::string const& name) {
 /// Saves what does not fit beside each other, and needs it again. The tier takes its time.
 void stall(Rig& rig) {
     rig.tier->set_delay_ms(2);
-    std::vector<ValueId> values;
-    for (int i = 0; i < 12; ++i) {
-        values.push_back(rig.save(256_KiB).value());
-    }
+    std::vector<ValueId> const values = rig.save_all(12, 256_KiB);
     ASSERT_TRUE(rig.loop->need(values.front()).ok());
     for (ValueId const value : values) {
         rig.done_with(value);

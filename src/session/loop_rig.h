@@ -153,6 +153,15 @@ struct Rig {
         return value;
     }
 
+    /// Room is made for each of them.
+    std::vector<ValueId> save_all(int count, std::int64_t size_bytes) {
+        std::vector<ValueId> values;
+        for (int i = 0; i < count; ++i) {
+            values.push_back(save(size_bytes).value());
+        }
+        return values;
+    }
+
     /// The program, which has the value, writes it.
     void write(ValueId value) {
         loop->about_to_write(value);

@@ -23,10 +23,7 @@ namespace {
 
 TEST(Loop, values_beyond_the_limit_come_back_as_they_were) {
     Rig rig(4_MiB);
-    std::vector<ValueId> values;
-    for (int i = 0; i < 40; ++i) {
-        values.push_back(rig.save(256_KiB).value());
-    }
+    std::vector<ValueId> const values = rig.save_all(40, 256_KiB);
     rig.loop->phase(Phase::backward);
     for (auto value = values.rbegin(); value != values.rend(); ++value) {
         ASSERT_TRUE(rig.loop->need(*value).ok());
@@ -41,10 +38,7 @@ TEST(Loop, values_beyond_the_limit_come_back_as_they_were) {
 
 TEST(Loop, a_value_may_be_needed_again_and_again) {
     Rig rig(2_MiB);
-    std::vector<ValueId> values;
-    for (int i = 0; i < 20; ++i) {
-        values.push_back(rig.save(256_KiB).value());
-    }
+    std::vector<ValueId> const values = rig.save_all(20, 256_KiB);
     for (int pass = 0; pass < 3; ++pass) {
         rig.loop->phase(Phase::backward);
         for (ValueId const value : values) {  // not the order that was guessed
@@ -63,10 +57,7 @@ TEST(Loop, a_value_may_be_needed_again_and_again) {
 
 TEST(Loop, what_the_program_wrote_leaves_and_comes_back_as_written) {
     Rig rig(2_MiB);
-    std::vector<ValueId> values;
-    for (int i = 0; i < 20; ++i) {
-        values.push_back(rig.save(256_KiB).value());
-    }
+    std::vector<ValueId> const values = rig.save_all(20, 256_KiB);
     rig.loop->phase(Phase::backward);
     for (bool const writes : {true, false, true, false}) {
         for (ValueId const value : values) {
@@ -146,10 +137,7 @@ TEST(Loop, a_full_tier_keeps_what_it_has_and_the_rest_stays) {
 
 TEST(Loop, a_flipped_bit_stops_the_step_and_names_the_value) {
     Rig rig(1_MiB, {{.kind = Fault::Kind::flip, .way = Direction::load, .first = 0, .count = 1}});
-    std::vector<ValueId> values;
-    for (int i = 0; i < 10; ++i) {
-        values.push_back(rig.save(256_KiB).value());
-    }
+    std::vector<ValueId> const values = rig.save_all(10, 256_KiB);
     Result<void> const outcome = rig.loop->need(values.front());
     ASSERT_FALSE(outcome.ok());
     EXPECT_EQ(outcome.error().code, Errc::corrupt);
@@ -162,14 +150,30 @@ TEST(Loop, a_flipped_bit_stops_the_step_and_names_the_value) {
     EXPECT_EQ(rig.device->usage().used_bytes, 0);
 }
 
+TEST(Loop, a_read_ahead_that_fails_while_it_is_waited_for_is_tried_again) {
+    Rig rig(2_MiB, {{.kind = Fault::Kind::fail, .way = Direction::load, .first = 0, .count = 1}});
+    rig.loop->begin_step(0);
+    rig.loop->phase(Phase::forward);
+    std::vector<ValueId> values = rig.save_all(12, 256_KiB);
+    std::reverse(values.begin(), values.end());
+    rig.loop->phase(Phase::backward);
+    rig.loop->backward_order(values);
+    rig.tier->set_delay_ms(50);
+    for (ValueId const value : values) {  // the first that is away is asked for at once
+        Result<void> const there = rig.loop->need(value);
+        ASSERT_TRUE(there.ok()) << value.number << ": " << there.error().message();
+        rig.expect_intact(value);
+        rig.done_with(value);
+    }
+    rig.loop->settle();
+    EXPECT_EQ(rig.loop->ledger(), LedgerView{});
+}
+
 TEST(Loop, values_dropped_while_their_copies_are_under_way_leak_nothing) {
     Rig rig(
         2_MiB, {{.kind = Fault::Kind::hold, .way = Direction::store, .first = 0, .count = 1000}}
     );
-    std::vector<ValueId> values;
-    for (int i = 0; i < 8; ++i) {
-        values.push_back(rig.save(256_KiB).value());
-    }
+    std::vector<ValueId> const values = rig.save_all(8, 256_KiB);
     for (ValueId const value : values) {
         rig.done_with(value);  // the stores hold their bytes
     }
@@ -217,10 +221,7 @@ TEST(Loop, the_event_log_of_a_roomy_run_is_read_back_and_knows_no_negative_bytes
         for (int step = 0; step < 3; ++step) {
             rig.loop->begin_step(step);
             rig.loop->phase(Phase::forward);
-            std::vector<ValueId> values;
-            for (int i = 0; i < 20; ++i) {
-                values.push_back(rig.save(256_KiB).value());
-            }
+            std::vector<ValueId> const values = rig.save_all(20, 256_KiB);
             rig.loop->phase(Phase::backward);
             for (ValueId const value : values) {
                 rig.done_with(value);  // never told to the executor, and free by now
@@ -259,10 +260,7 @@ TEST(Loop, a_tier_that_failed_once_is_used_again_in_the_next_step) {
 
 TEST(Loop, threads_that_need_the_same_values_all_find_them) {
     Rig rig(2_MiB);
-    std::vector<ValueId> values;
-    for (int i = 0; i < 20; ++i) {
-        values.push_back(rig.save(256_KiB).value());
-    }
+    std::vector<ValueId> const values = rig.save_all(20, 256_KiB);
     // Only the loop is shared: the first half is absent, each thread asks for its own share twice.
     std::vector<ValueId> const shared(values.begin(), values.begin() + 4);
     for (ValueId const value : values) {
