@@ -230,13 +230,22 @@ StreamId C10Device::stream_of(void const* block) const {
     return at == blocks_.end() ? StreamId{} : at->second.stream;
 }
 
+/// What cannot be ordered by an event is waited for here and now, unless nothing works any more.
+void C10Device::wait_instead(c10::function_ref<void()> synchronize) const {
+    try {
+        synchronize();
+    } catch (std::exception const& failure) {
+        has_failed(failure);
+    }
+}
+
 StreamEventRef C10Device::record(StreamId on) {
     try {
         auto position = std::make_shared<Position>(where_.type());
         position->event.record(stream(on));
         return position;
-    } catch (std::exception const& failure) {
-        has_failed(failure);
+    } catch (std::exception const&) {
+        wait_instead([&] { stream(on).synchronize(); });
         return nullptr;
     }
 }
@@ -246,8 +255,8 @@ void C10Device::wait(StreamId on, StreamEventRef const& event) {
         if (event != nullptr) {
             event_of(event).block(stream(on));
         }
-    } catch (std::exception const& failure) {
-        has_failed(failure);
+    } catch (std::exception const&) {
+        wait_instead([&] { event_of(event).synchronize(); });
     }
 }
 

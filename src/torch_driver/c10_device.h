@@ -79,7 +79,8 @@ class C10Device : public Device {
     [[nodiscard]] StreamId copy_in_stream() const override { return id_of(copy_in_); }
     [[nodiscard]] StreamEventRef record(StreamId stream) override;
     void wait(StreamId stream, StreamEventRef const& event) override;
-    /// Also true, and said once, where the device has failed: torch's next call raises.
+    /// Also true, and said once, where the device has failed: torch's next call raises. (Where it
+    /// only has no event left, `record` and `wait` have the calling thread wait in its place.)
     [[nodiscard]] bool passed(StreamEventRef const& event) override;
     [[nodiscard]] std::int64_t elapsed_ns(StreamEventRef const& from, StreamEventRef const& to)
         const override;
@@ -106,6 +107,7 @@ class C10Device : public Device {
 
     [[nodiscard]] static StreamId id_of(c10::Stream const& stream) { return {stream.id()}; }
     void has_failed(std::exception const& failure) const;
+    void wait_instead(c10::function_ref<void()> synchronize) const;
     void note_given(void const* block, Block const& given, std::int64_t used_bytes_then);
     void* try_on(std::int64_t size_bytes, StreamId stream, c10::function_ref<void*()> allocate);
 

@@ -77,7 +77,7 @@ std::shared_ptr<BadCopies> bad_copies(
     return std::make_shared<BadCopies>(bad_out, bad_in, values(limit_values));
 }
 
-std::shared_ptr<TorchSession> open_over(std::shared_ptr<BadCopies> const& device, Way way) {
+std::shared_ptr<TorchSession> open_over(std::shared_ptr<C10Device> const& device, Way way) {
     SessionDevice session_device{
         device,
         {.device = device->where(), .free_block = device->deleter()},
@@ -156,6 +156,46 @@ TEST(FailedDevices, a_read_ahead_whose_copy_in_fails_is_tried_again) {
     }
 }
 
+/// Has no events for a while.
+class OutOfEvents final : public C10Device {
+  public:
+    OutOfEvents()
+        : C10Device(
+              c10::Device(c10::kPrivateUse1, 0),
+              *install_device_allocator(c10::kPrivateUse1),
+              values(14)
+          ) {}
+
+    [[nodiscard]] int asked() const { return asked_; }
+
+    StreamEventRef record(StreamId stream) override {
+        std::optional<late::NoEvents> none;
+        if (asked_++ % 3 == 0) {
+            none.emplace();
+        }
+        return C10Device::record(stream);
+    }
+    void wait(StreamId stream, StreamEventRef const& event) override {
+        std::optional<late::NoEvents> none;
+        if (asked_++ % 3 == 0) {
+            none.emplace();
+        }
+        C10Device::wait(stream, event);
+    }
+
+  private:
+    std::atomic<int> asked_ = 0;
+};
+
+TEST(FailedDevices, without_events_the_host_waits_and_every_bit_is_right) {
+    for (Way const way : kWays) {
+        SCOPED_TRACE(name_of(way));
+        auto const device = std::make_shared<OutOfEvents>();
+        expect_steps_like_plain(open_over(device, way), 87, 2);
+        EXPECT_GT(device->asked(), 20);
+    }
+}
+
 /// How often `text` has `part`.
 int count_of(std::string const& part, std::string const& text) {
     int count = 0;
@@ -199,6 +239,7 @@ int fail_in_mid_step(std::shared_ptr<TorchSession> session, When when) {
         session.reset();
         y.reset();
         x.reset();
+        late::wait_until_freed();  // what failed stays failed for all that it had begun
     }
     std::string const said = testing::internal::GetCapturedStderr();
     int const times = count_of("late:0 has failed: late: " + why, said);

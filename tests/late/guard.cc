@@ -98,12 +98,14 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
         c10::DeviceIndex /*device*/,
         c10::EventFlag /*flag*/
     ) const override {
+        TORCH_CHECK(thread_state().has_events, "late: there are no events left");
         if (*event == nullptr) {
             *event = new Event;
         }
         event_of(*event)->mark = Runtime::get().record(actor_of(stream));
     }
     void block(void* event, c10::Stream const& stream) const override {
+        TORCH_CHECK(thread_state().has_events, "late: there are no events left");
         if (event != nullptr) {
             Runtime::get().block(actor_of(stream), event_of(event)->mark);
         }

@@ -99,6 +99,14 @@ Failure::~Failure() {
     Runtime::get().fail({});
 }
 
+NoEvents::NoEvents() {
+    thread_state().has_events = false;
+}
+
+NoEvents::~NoEvents() {
+    thread_state().has_events = true;
+}
+
 std::int64_t virtual_now() {
     return Runtime::get().scheduler().virtual_now();
 }

@@ -146,6 +146,16 @@ class Failure {
     ~Failure();
 };
 
+/// While it lives, the device has no events left for the calling thread: to record one and to have
+/// a stream wait for one is refused. All else works.
+class NoEvents {
+  public:
+    NoEvents();
+    NoEvents(NoEvents const&) = delete;
+    NoEvents& operator=(NoEvents const&) = delete;
+    ~NoEvents();
+};
+
 /// virtual_time: the host's clock; in a host callback, the callback's.
 [[nodiscard]] std::int64_t virtual_now();
 /// virtual_time: the host is busy for so long.

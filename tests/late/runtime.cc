@@ -283,6 +283,12 @@ void Runtime::free(void* bytes) noexcept {
     std::lock_guard const lock(mutex_);
     Block* const block = memory_.find(bytes);
     TORCH_INTERNAL_ASSERT(block != nullptr && block->bytes == bytes && block->alive, "late: free");
+    if (!failure_.empty()) {  // nobody could order anything before it: it is not used again
+        block->recorded.clear();
+        block->stays = true;
+        memory_.free(*block);
+        return;
+    }
     std::set<Actor> lanes = block->recorded;
     lanes.insert(block->owner);
     Clock clock = clocks_[kHost];
@@ -292,9 +298,7 @@ void Runtime::free(void* bytes) noexcept {
     }
     Use const use{.begin = block->begin(), .end = block->end(), .write = true};
     std::uint64_t const tick = clocks_[block->owner].advance(block->owner);
-    if (failure_.empty()) {  // else nobody could order anything before it
-        checker_.access({block->owner, tick, clock}, "free", {&use, 1});
-    }
+    checker_.access({block->owner, tick, clock}, "free", {&use, 1});
     checker_.freed(use);
     lanes.erase(kHost);
     memory_.free(*block);

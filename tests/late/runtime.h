@@ -105,6 +105,7 @@ class Runtime {
 struct ThreadState {
     int device = 0;
     c10::StreamId streams[kMostDevices] = {};
+    bool has_events = true;
 };
 [[nodiscard]] ThreadState& thread_state();
 [[nodiscard]] Actor current_lane(int device);

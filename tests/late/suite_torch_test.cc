@@ -10,11 +10,11 @@
 #include "base/rules.h"
 #include "late/late.h"
 #include "late/late_session.h"
+#include "late/test_support.h"
 
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -92,36 +92,18 @@ class Seeds final : public testing::EmptyTestEventListener {
     std::string case_ = "the environment";
 };
 
-/// Of all devices.
-std::int64_t used_bytes() {
-    std::int64_t sum = 0;
-    for (late::DeviceStats const& device : late::stats().devices) {
-        sum += device.used_bytes;
-    }
-    return sum;
-}
-
-/// The thread that ran a backward lets go of its last tensor after it has told that it is done.
-void wait_for_the_end() {
-    auto const until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-    do {
-        late::wait_idle();
-    } while (used_bytes() > 0 && std::chrono::steady_clock::now() < until);
-    late::wait_idle();
-}
-
 /// What every case is held to.
 class Checks final : public testing::EmptyTestEventListener {
     void OnTestEnd(testing::TestInfo const& test) override {
         if (test.result()->Skipped()) {
             return;
         }
-        wait_for_the_end();
+        late::wait_until_freed();
         for (late::Report const& report : late::reports()) {
             ADD_FAILURE() << report.text();
         }
         EXPECT_EQ(late::damage().size(), 0U) << "bytes were written that must not have been";
-        EXPECT_EQ(used_bytes(), 0) << "device bytes are left";
+        EXPECT_EQ(late::used_bytes(), 0) << "device bytes are left";
     }
 };
 

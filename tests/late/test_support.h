@@ -13,6 +13,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 
 namespace late {
@@ -64,6 +66,25 @@ inline std::string all_reports() {
         text += report.text() + "\n";
     }
     return text;
+}
+
+/// Of all devices.
+inline std::int64_t used_bytes() {
+    std::int64_t sum = 0;
+    for (DeviceStats const& device : stats().devices) {
+        sum += device.used_bytes;
+    }
+    return sum;
+}
+
+/// Until no byte of a device is used: the thread that ran a backward lets go of its last tensor
+/// after it has told that it is done. Gives up after five seconds.
+inline void wait_until_freed() {
+    auto const until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    do {
+        wait_idle();
+    } while (used_bytes() > 0 && std::chrono::steady_clock::now() < until);
+    wait_idle();
 }
 
 }  // namespace late
