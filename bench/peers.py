@@ -47,7 +47,7 @@ class Children:
         self.options, self.nvme = options, nvme
         self.python = torch_python(options.build)
         path = str(options.build / "python")
-        self.environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": str(options.threads)}
+        self.environment = os.environ | {"PYTHONPATH": f"{path}:{HERE.parent}", "OMP_NUM_THREADS": str(options.threads)}
 
     def run(self, *command: str) -> dict[str, Any]:
         """The last line as JSON, or why there is none."""

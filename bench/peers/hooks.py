@@ -21,16 +21,9 @@ from typing import Any, NamedTuple
 
 import spillway
 import torch
+from hook_python import chain, identity_hooks
 
 Hooks = Callable[[], contextlib.AbstractContextManager[Any]]
-
-
-def chain(products: int, elements: int) -> torch.Tensor:
-    a = torch.ones(elements, requires_grad=True)
-    b = torch.ones(elements, requires_grad=True)
-    for _ in range(products):
-        a, b = b, a * b
-    return b
 
 
 class Sizes(NamedTuple):
@@ -44,10 +37,6 @@ def step_ns(sizes: Sizes, hooks: Hooks = contextlib.nullcontext) -> int:
     with hooks():
         chain(sizes.products, sizes.elements).backward(torch.ones(sizes.elements))
     return time.perf_counter_ns() - begin
-
-
-def identity() -> contextlib.AbstractContextManager[Any]:
-    return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
 
 
 def trl_module() -> ModuleType:
@@ -108,7 +97,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     module = trl_module()
-    python_hooks = {"python_identity": identity, "trl_one_stream": trl(module, False),
+    python_hooks = {"python_identity": identity_hooks, "trl_one_stream": trl(module, False),
                     "trl_two_streams": trl(module, True)}
     print(json.dumps({"sizes": [costs(Sizes(options.products, elements), options.turns, python_hooks)
                                 for elements in options.elements]}))

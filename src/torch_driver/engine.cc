@@ -72,16 +72,16 @@ struct Adopted {
 };
 
 Adopted& adopted() {
-    static thread_local Adopted last;
-    return last;
+    static thread_local Adopted here;
+    return here;
 }
 
 Recorder recorder_of_adopted() {
-    Adopted const& last = adopted();
-    if (last.task == -1 || last.task != torch::autograd::get_current_graph_task_id()) {
+    Adopted const& first = adopted();
+    if (first.task == -1 || first.task != torch::autograd::get_current_graph_task_id()) {
         return {};
     }
-    std::shared_ptr<TorchSession> session = last.session.lock();
+    std::shared_ptr<TorchSession> session = first.session.lock();
     if (session == nullptr || !session->is_entered()) {
         return {};
     }

@@ -20,8 +20,7 @@ Entered::Entered(std::shared_ptr<TorchSession> session)
 Entered::~Entered() {
     session_->leave();
     if (thread_recorder().session != session_) {
-        return;  // dropped by another thread, or before one inside it: recorders of it say nothing
-                 // now
+        return;  // dropped by another thread, or before one inside it
     }
     bool const goes_on = outer_.session != nullptr && outer_.session->is_entered();
     thread_recorder() = goes_on ? std::move(outer_) : Recorder{};

@@ -16,7 +16,8 @@ class TorchSession;
 /// comes from it. Afterwards both are again the session's that was entered before, if the thread is
 /// in one.
 ///
-/// Thread  made and ended on one thread, the last one first
+/// Thread  made and ended on one thread, the last one first; ended elsewhere, or out of order, it
+///         leaves the thread that it was made on as it is
 class Entered {
   public:
     explicit Entered(std::shared_ptr<TorchSession> session);

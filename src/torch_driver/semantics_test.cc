@@ -47,20 +47,6 @@ TEST(Semantics, retain_graph_gives_the_same_gradient_again) {
     });
 }
 
-/// Its backward writes what it unpacked, where no version counts it.
-struct WritesUnseen : torch::autograd::Function<WritesUnseen> {
-    static Tensor forward(torch::autograd::AutogradContext* context, Tensor const& x) {
-        context->save_for_backward({x});
-        return x.sin();
-    }
-    static Tensors backward(torch::autograd::AutogradContext* context, Tensors const& gradients) {
-        Tensor const x = context->get_saved_variables()[0];
-        Tensor const gradient = gradients[0] * x.cos();
-        x.variable_data().add_(1);
-        return {gradient};
-    }
-};
-
 TEST(Semantics, what_a_function_wrote_to_what_it_unpacked_is_there_again) {
     expect_like_plain([](auto const& record) {
         Tensor x = leaf(2);

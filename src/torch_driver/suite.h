@@ -15,6 +15,7 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <chrono>
 #include <functional>
@@ -123,6 +124,20 @@ inline Tensor chain(Tensor x) {
     }
     return x;
 }
+
+/// Its backward writes what it unpacked, where no version counts it.
+struct WritesUnseen : torch::autograd::Function<WritesUnseen> {
+    static Tensor forward(torch::autograd::AutogradContext* context, Tensor const& x) {
+        context->save_for_backward({x});
+        return x.sin();
+    }
+    static Tensors backward(torch::autograd::AutogradContext* context, Tensors const& gradients) {
+        Tensor const x = context->get_saved_variables()[0];
+        Tensor const gradient = gradients[0] * x.cos();
+        x.variable_data().add_(1);
+        return {gradient};
+    }
+};
 
 /// A program that runs its forward through what it is given.
 using Program = std::function<Tensors(std::function<Tensor(std::function<Tensor()>)>)>;

@@ -8,11 +8,11 @@
 #include "spillway/session.h"
 #include "tier/host_memory.h"
 #include "timeline/report_text.h"
+#include "torch_driver/forks.h"
 #include "torch_driver/torch_version.h"
 
 #include <c10/util/Exception.h>
 #include <torch/custom_class.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -176,7 +176,7 @@ class SessionClass final : public torch::CustomClassHolder {
         std::lock_guard const lock(opened_mutex_);
         check_state(session_ != nullptr, "this session is closed");
         check_state(
-            ::getpid() == owner_,
+            forks_so_far() == forks_,
             "this session belongs to the process that opened it, not to a fork of that; open one "
             "here"
         );
@@ -196,7 +196,7 @@ class SessionClass final : public torch::CustomClassHolder {
         });
     }
 
-    pid_t const owner_ = ::getpid();
+    int const forks_ = forks_so_far();
     std::mutex mutex_;         ///< of starts and stops
     std::mutex opened_mutex_;  ///< of the next
     std::shared_ptr<Session> session_;

@@ -6,7 +6,6 @@
 #include "late/late_session.h"
 
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
@@ -55,20 +54,6 @@ TEST(LateBackward, it_saves_for_the_session_that_a_thread_is_in) {
     }
 }
 
-/// The sine, whose backward writes what it unpacked, where no version counts it.
-struct WritingSine : torch::autograd::Function<WritingSine> {
-    static Tensor forward(torch::autograd::AutogradContext* context, Tensor const& x) {
-        context->save_for_backward({x});
-        return x.sin();
-    }
-    static Tensors backward(torch::autograd::AutogradContext* context, Tensors const& gradients) {
-        Tensor const x = context->get_saved_variables()[0];
-        Tensor const gradient = gradients[0] * x.cos();
-        x.variable_data().add_(1);
-        return {gradient};
-    }
-};
-
 /// Three steps through `depth` of them: after the first, room for what backward takes is made
 /// ahead of it.
 Tensor gradient_of_writing_sines(std::shared_ptr<TorchSession> const& session, int depth) {
@@ -76,7 +61,7 @@ Tensor gradient_of_writing_sines(std::shared_ptr<TorchSession> const& session, i
     auto const forward = [&] {
         Tensor h = x;
         for (int i = 0; i < depth; ++i) {
-            h = WritingSine::apply(h * 1.01);
+            h = WritesUnseen::apply(h * 1.01);
         }
         return h.sum();
     };

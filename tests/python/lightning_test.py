@@ -96,8 +96,7 @@ class Lightning(Case):
         self.assertEqual(self.fitted(kind(), callback, **options), plain)
         self.assertIsNone(callback.session, "closed at the end")
         report = callback.report()
-        self.assertGreater(report["stored_bytes"], 1 << 20)
-        self.assertLessEqual(report["device_peak_bytes"], report["device_limit_bytes"])
+        self.check_moved(report)
         return report
 
     def test_losses_and_parameters(self):

@@ -70,6 +70,11 @@ class Case(unittest.TestCase):
         self.sessions.append(session)
         return session
 
+    def check_moved(self, report: spillway.Report) -> None:
+        """More than a megabyte left, and the budget held."""
+        self.assertGreater(report["stored_bytes"], 1 << 20)
+        self.assertLessEqual(report["device_peak_bytes"], report["device_limit_bytes"])
+
     @staticmethod
     def train(model, loss_of: Loss, around: Callable[[], Any] = contextlib.nullcontext, *, steps: int = 2,
               inside: bool = False, backward: Backward = torch.Tensor.backward) -> list[str]:
