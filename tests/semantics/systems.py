@@ -246,6 +246,8 @@ class Spillway(System):
 
     def own(self, module: torch.nn.Module) -> None:
         self._model.append(module)
+        with self._session:  # which counts it from here on
+            pass
 
     def settle(self) -> None:
         for room in range(self.budget - (1 << 16), 0, -(1 << 17)):
