@@ -281,8 +281,9 @@ void TorchSession::begin_inside(std::shared_ptr<TorchSession> const& outer) {
 
 bool TorchSession::lend(std::int64_t bytes, bool make_room) {
     auto& device = dynamic_cast<CpuDevice&>(*device_);
-    while (!device.lend(bytes)) {
-        if (!make_room || asks_borrowers_ || !loop_->make_room(bytes).ok()) {
+    while (!device.lend(bytes)) {  // which keeps a page
+        std::int64_t const needed = bytes + kArenaPageBytes;
+        if (!make_room || asks_borrowers_ || !loop_->make_room(needed).ok()) {
             return false;
         }
     }
