@@ -25,12 +25,21 @@ struct RestoredBlock {
     c10::SmallVector<c10::Stream, 2> users{};  ///< beside `own`
 };
 
+/// Where there is no event to be had.
+void wait_for(c10::Stream const& stream) {
+    try {
+        stream.synchronize();
+    } catch (std::exception const&) {  // the device has failed, which torch's next call says
+    }
+}
+
 void order(c10::Stream const& earlier, c10::Stream const& later) {
     try {
         c10::Event event(earlier.device_type());
         event.record(earlier);
         event.block(later);
-    } catch (std::exception const&) {  // the device has failed, which torch's next call says
+    } catch (std::exception const&) {
+        wait_for(earlier);
     }
 }
 

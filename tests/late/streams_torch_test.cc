@@ -14,6 +14,7 @@
 #include <torch/csrc/autograd/generated/Functions.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace spillway {
@@ -223,7 +224,8 @@ TEST(Streams, a_saved_value_that_is_looked_at_is_freed_after_the_look) {
     }
 }
 
-TEST(Streams, a_value_that_came_back_may_be_recorded_for_another_stream) {
+/// Values that came back are read on another stream, and freed while the device has events or not.
+void read_on_another_stream(bool has_events) {
     c10::Stream const side = side_stream();
     expect_like_plain_in(open_on_host(small_options()), [&](auto const& record) {
         Tensor x = leaf(88);
@@ -247,12 +249,22 @@ TEST(Streams, a_value_that_came_back_may_be_recorded_for_another_stream) {
                 there += (back * 3).sum();
             }
             y.backward();  // nothing orders this stream after that one
+            std::optional<late::NoEvents> none;
+            if (!has_events) {
+                none.emplace();
+            }
+            back.reset();
         }
         if (!here().is_cpu()) {
             order(side, main_stream());
         }
         return Tensors{there, x.grad()};
     });
+}
+
+TEST(Streams, a_value_that_came_back_may_be_recorded_for_another_stream) {
+    read_on_another_stream(true);
+    read_on_another_stream(false);
 }
 
 TEST(Streams, a_value_that_has_just_left_is_wanted_back) {
