@@ -196,7 +196,9 @@ TEST(Streams, steps_without_a_wait_between_them_find_host_room) {
     EXPECT_TRUE(at::equal(plain_gradient(87, 4), x.grad().cpu()));
 }
 
-TEST(Streams, a_saved_value_that_is_looked_at_is_freed_after_the_look) {
+/// `read` reads what the sine saved, whose block is another stream's. Under some of these limits its
+/// copy out has begun by then, and it has not left.
+void read_before_it_leaves(std::function<Tensor(Tensor const& sine)> const& read) {
     c10::Stream const side = side_stream();
     auto const program = [&](auto const& record) {
         Tensor x = leaf(83);
@@ -204,11 +206,8 @@ TEST(Streams, a_saved_value_that_is_looked_at_is_freed_after_the_look) {
             Tensor block = blocks_of(side, x, 1)[0];
             Tensor const first = at::sin(block.copy_(x).add_(1));
             block.reset();
-            Tensor sum = chain(first).sum();
-            auto* const node =
-                dynamic_cast<torch::autograd::generated::SinBackward0*>(first.grad_fn().get());
-            sum = sum + (node->self_.unpack() * 3).detach().sum();
-            return sum + chain(chain(x)).sum();
+            Tensor const sum = chain(first).sum();
+            return sum + read(first) + chain(chain(x)).sum();
         });
         y.backward({}, true);
         if (!here().is_cpu()) {
@@ -218,10 +217,24 @@ TEST(Streams, a_saved_value_that_is_looked_at_is_freed_after_the_look) {
         y.reset();
         return Tensors{value, x.grad()};
     };
-    // Under some of these limits its copy out has begun when it is looked at, and it has not left.
-    for (std::int64_t const limit : {16, 18, 20}) {
+    for (std::int64_t const limit : {14, 15, 16, 17, 18, 20}) {
         expect_like_plain_in(open_on_host(small_options(values(limit))), program);
     }
+}
+
+TEST(Streams, a_saved_value_that_is_looked_at_is_freed_after_the_look) {
+    read_before_it_leaves([](Tensor const& sine) {
+        auto* const node =
+            dynamic_cast<torch::autograd::generated::SinBackward0*>(sine.grad_fn().get());
+        return (node->self_.unpack() * 3).detach().sum();
+    });
+}
+
+TEST(Streams, a_saved_value_that_a_backward_read_is_freed_after_it) {
+    read_before_it_leaves([](Tensor const& sine) {
+        sine.sum().backward({}, true);
+        return at::zeros({}, here());
+    });
 }
 
 /// Values that came back are read on another stream, and freed while the device has events or not.
