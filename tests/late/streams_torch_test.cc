@@ -196,18 +196,22 @@ TEST(Streams, steps_without_a_wait_between_them_find_host_room) {
     EXPECT_TRUE(at::equal(plain_gradient(87, 4), x.grad().cpu()));
 }
 
-/// `read` reads what the sine saved, whose block is another stream's. Under some of these limits its
-/// copy out has begun by then, and it has not left.
+/// `read` reads what the sine saved, whose block is another stream's. After some of these numbers
+/// of other values its copy out has begun by then, and it has not left.
 void read_before_it_leaves(std::function<Tensor(Tensor const& sine)> const& read) {
     c10::Stream const side = side_stream();
-    auto const program = [&](auto const& record) {
+    auto const program = [&](auto const& record, int others) {
         Tensor x = leaf(83);
         Tensor y = record([&] {
             Tensor block = blocks_of(side, x, 1)[0];
             Tensor const first = at::sin(block.copy_(x).add_(1));
             block.reset();
-            Tensor const sum = chain(first).sum();
-            return sum + read(first) + chain(chain(x)).sum();
+            Tensor after = first;
+            for (int i = 0; i < others; ++i) {
+                after = at::sin(after * 1.01);
+            }
+            Tensor const sum = after.sum() + read(first);
+            return sum + chain(chain(x)).sum();
         });
         y.backward({}, true);
         if (!here().is_cpu()) {
@@ -217,8 +221,10 @@ void read_before_it_leaves(std::function<Tensor(Tensor const& sine)> const& read
         y.reset();
         return Tensors{value, x.grad()};
     };
-    for (std::int64_t const limit : {14, 15, 16, 17, 18, 20}) {
-        expect_like_plain_in(open_on_host(small_options(values(limit))), program);
+    for (int others = 10; others < 30; others += 2) {
+        expect_like_plain_in(open_on_host(small_options(values(32))), [&](auto const& record) {
+            return program(record, others);
+        });
     }
 }
 
