@@ -61,9 +61,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1)
     options = parser.parse_args()
     program = (sources.ROOT / options.build / "tests" / "spillway_late_torch_test").resolve()
-    work = chunks_of(options.suite, options.first, options.seeds)
+    work = []
     if options.suite == SUITE:
         work += chunks_of(SELDOM_SUITE, options.first, (options.seeds + SELDOM - 1) // SELDOM)
+    work += chunks_of(options.suite, options.first, options.seeds)
     failed: set[int] = set()
     done, said = 0, time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
