@@ -271,6 +271,8 @@ std::string Executor::Impl::why_full() {
     if (!ledger_.exists(Pool::nvme)) {
         return why_full(Pool::host);
     }
+    std::string const of_host =
+        ledger_.exists(Pool::host) ? why_full(Pool::host) + ", and " : std::string();
     auto const is_long = [this](auto const& entry) {
         return ledger_.is_too_large(Pool::nvme, values_.find(entry.second)->size_bytes);
     };
@@ -278,14 +280,9 @@ std::string Executor::Impl::why_full() {
         return std::all_of(entries.begin(), entries.end(), is_long);
     };
     if (all_are(values_.storable()) && all_are(values_.last_resort())) {
-        return (ledger_.exists(Pool::host) ? why_full(Pool::host) + ", and " : "") +
-               "what is left is too long for NVMe";
+        return of_host + "what is left is too long for NVMe";
     }
-    if (!ledger_.exists(Pool::host)) {
-        return why_full(Pool::nvme);
-    }
-    return refusals_.empty() ? "the host and NVMe budgets are full"
-                             : why_full(Pool::host) + ", and " + why_full(Pool::nvme);
+    return of_host + why_full(Pool::nvme);
 }
 
 /// Nothing eligible is left: the reply is one `raise`, and what was started for room stays done.

@@ -166,7 +166,8 @@ class Loop {
     std::unique_ptr<Mover> const mover_;
     Driver& driver_;
 
-    std::recursive_timed_mutex turn_;  ///< whose reply is carried out; the program's threads'
+    /// Whose reply is carried out; program threads alone take it.
+    std::recursive_timed_mutex turn_;
     /// Since when room is being made, by the thread whose turn it is; nothing: it is not.
     std::optional<std::int64_t> admitting_since_ns_;
     mutable std::mutex mutex_;  ///< guards everything down to `report_`

@@ -244,12 +244,11 @@ class Run {
         }
         std::string flags = "a larger --device-budget";
         auto const says = [&](char const* words) { return what.find(words) != std::string::npos; };
-        bool const all_full = says("host and NVMe budgets are full");
-        if (all_full || says("host budget is full")) {
+        if (says("host budget is full")) {
             flags += ", a larger --host-budget";
             flags += options_.nvme.empty() ? ", --nvme FOLDER" : "";
         }
-        if (all_full || says("NVMe budget is full")) {
+        if (says("NVMe budget is full")) {
             flags += ", a larger --nvme-budget";
         }
         if (says("NVMe takes no more")) {
