@@ -65,7 +65,8 @@ class Generator:
         self.scope: list[Value] = []
         self.depth = 0
         self.rows, self.columns = self.rng.choice([(130, 128), (144, 130), (257, 64)])
-        # Where two threads go through one graph: shared random numbers, writes in backward.
+        # Where two threads go through one graph: shared random numbers, writes in backward, a retained `.grad`, to
+        # which torch adds without a lock.
         self.races = False
         self.write_rate = self.rng.choice([0, 0, 0.1, 0.4, 1])  # many writes leave few backwards that succeed
         self.wild_rate = self.rng.choice([0, 0.02, 0.05])
@@ -306,6 +307,7 @@ class Generator:
             kinds = ["half", "see", "removed", *(["accumulated"] if x.leaf else ["node", "before_node"])]
             kind = "raise" if self.rng.random() < 0.05 else self.rng.choice(kinds)
             if self.rng.random() < 0.2 and not x.leaf:
+                self.races = True
                 self.emit("retain_grad", [x])
             elif self.rng.random() < 0.25 and not x.leaf:
                 self.emit("peek", [x])
