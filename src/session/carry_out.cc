@@ -140,7 +140,7 @@ void Loop::store(Command const& command) {
         std::lock_guard const lock(mutex_);
         in_flight_.emplace(command.id, std::move(move));
         if (options_.keep_trace) {
-            journeys_[command.value].pool = command.pool;
+            journeys_.of(command.value).pool = command.pool;
         }
     }
     mover_->store(command.id, command.block, std::move(source), {});
@@ -168,7 +168,7 @@ Result<void> Loop::bind(Command const& command) {
         memory = returning_.at(command.value).memory;
         returning_.erase(command.value);
         if (options_.keep_trace) {
-            ++journeys_[command.value].returned;
+            ++journeys_.of(command.value).returned;
         }
     }
     driver_.bind(command.value, memory);
@@ -184,7 +184,7 @@ void Loop::drop(Command const& command) {
     (came_free ? report_.freed_bytes : report_.kept_by_others_bytes) += command.size_bytes;
     queued_.push_back(Finished{command.id});
     if (options_.keep_trace) {
-        Journey& journey = journeys_[command.value];
+        Journey& journey = journeys_.of(command.value);
         journey.left = true;
         journey.came_free = journey.came_free || came_free;
     }

@@ -1,12 +1,15 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Where one value has been: for people.
+// Where values have been: for people.
 #pragma once
 
+#include "base/ids.h"
 #include "base/place.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 
 namespace spillway {
 
@@ -16,6 +19,26 @@ struct Journey {
     bool came_free = false;      ///< and gave its bytes back: nothing else held them
     std::int64_t returned = 0;   ///< how often it came back
     std::int64_t waited_ns = 0;  ///< that compute waited for its store and loads
+};
+
+/// The journeys of the last values; ids are in the order of their saving. A session that is entered
+/// for a whole training, and never told of a step, has no end of them.
+class Journeys {
+  public:
+    explicit Journeys(std::size_t most = 200'000) : most_(most) {}
+
+    [[nodiscard]] Journey& of(ValueId value) {
+        if (all_.size() == most_ && all_.count(value) == 0) {
+            all_.erase(all_.begin());
+        }
+        return all_[value];
+    }
+    void clear() { all_.clear(); }
+    [[nodiscard]] std::map<ValueId, Journey> const& all() const { return all_; }
+
+  private:
+    std::size_t const most_;
+    std::map<ValueId, Journey> all_;
 };
 
 }  // namespace spillway

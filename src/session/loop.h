@@ -181,7 +181,7 @@ class Loop {
     std::optional<std::ofstream> log_;
     std::optional<FlightRecorder> recorder_;
     std::optional<TraceRecorder> trace_;
-    std::map<ValueId, Journey> journeys_;
+    Journeys journeys_;
     Phase phase_ = Phase::setup;
     std::int64_t step_ = 0;
     std::int64_t peak_bytes_ = 0;  ///< of the device, since the last event

@@ -65,7 +65,7 @@ void Loop::count_stall(Moving const& waited_for, std::int64_t waited_ns) {
         trace_->stalled(cause, {now_ns - waited_ns, now_ns});
     }
     if (options_.keep_trace) {
-        journeys_[waited_for.value].waited_ns += waited_ns;
+        journeys_.of(waited_for.value).waited_ns += waited_ns;
     }
 }
 
@@ -154,7 +154,7 @@ Result<void> Loop::write_trace_now(std::string const& path) {
 
 std::map<ValueId, Journey> Loop::journeys() const {
     std::lock_guard const lock(mutex_);
-    return journeys_;
+    return journeys_.all();
 }
 
 void Loop::begin_journeys() {

@@ -101,9 +101,10 @@ std::int32_t SaveLog::add_name(std::string name) {
 }
 
 void SaveLog::add(Save const& save) {
-    if (saves_.size() < kMostSaves) {
-        saves_.push_back(save);
+    if (saves_.size() == kMostSaves) {
+        saves_.erase(saves_.begin(), saves_.begin() + kMostSaves / 2);
     }
+    saves_.push_back(save);
 }
 
 /// Of each save, in their order.

@@ -45,7 +45,8 @@ class SaveLog {
     /// Of what is owned: "transformer.h.0.mlp.c_fc.weight".
     [[nodiscard]] std::int32_t add_name(std::string name);
     void begin_pass() { saves_.clear(); }
-    /// Leaves out what is beyond some hundred thousand saves of one forward.
+    /// Forgets the oldest where one forward has some hundred thousand, as in a session that is
+    /// entered for a whole training and never told of a step.
     void add(Save const& save);
 
     /// A table of the saves whose place begins with `module` (empty: all), then their sum. A place
