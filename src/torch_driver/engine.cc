@@ -196,6 +196,10 @@ void adopt_backward(std::shared_ptr<TorchSession> const& session) {
     }
 }
 
+void keep_for_backward(std::shared_ptr<void> held) {
+    Engine::get_default_engine().queue_callback([held = std::move(held)] {});
+}
+
 std::shared_ptr<Backward const> backward_here() {
     std::shared_ptr<Running const> const running = running_here();
     return running == nullptr ? nullptr

@@ -34,6 +34,10 @@ struct Recorder {
 /// on the session's, while a thread is in that.
 void adopt_backward(std::shared_ptr<TorchSession> const& session);
 
+/// Keeps `held` until the backward that the calling thread runs a node of is gone, with its final
+/// callbacks, and however it ended.
+void keep_for_backward(std::shared_ptr<void> held);
+
 /// The backward that the calling thread runs a node of; null where it runs none.
 [[nodiscard]] std::shared_ptr<Backward const> backward_here();
 

@@ -71,6 +71,7 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
 
 at::Tensor SavedHook::call_unpack_hook() {
     adopt_backward(session_);
+    session_->hold_cap_for_backward();
     check_version();
     at::Tensor const original(original_.lock());
     if (original.defined() && !is_output_) {
@@ -78,7 +79,8 @@ at::Tensor SavedHook::call_unpack_hook() {
         bool const has_node = meta != nullptr && meta->grad_fn_ != nullptr;
         TORCH_CHECK(
             origin_.node == nullptr || has_node,
-            "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). "
+            // In torch's own words, which lack a space.
+            "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
             "This is not supported, please use out-of-place `.detach()` instead"
         );
         if (has_other_bytes(original)) {

@@ -25,8 +25,12 @@ namespace {
 
 /// What torch's own refusal says, and programs that look for a batch size that fits look for.
 char const* words_of_finders(Device const& device) {
-    return device.is_host() ? " (DefaultCPUAllocator: can't allocate memory)"
-                            : " (the device is out of memory.)";
+    if (device.is_host()) {
+        return " (DefaultCPUAllocator: can't allocate memory)";
+    }
+    auto const* const c10 = dynamic_cast<C10Device const*>(&device);
+    return c10 != nullptr && c10->where().is_cuda() ? " (CUDA out of memory.)"
+                                                    : " (the device is out of memory.)";
 }
 
 /// Below this a saved tensor costs more to move than it frees: one page of I/O each way and a
@@ -173,6 +177,17 @@ void TorchSession::tell_backward_order() {
     }
 }
 
+void TorchSession::hold_cap_for_backward() {
+    int const task = torch::autograd::get_current_graph_task_id();
+    if (caps_from_open_ || task == -1 || holder_.exchange(task) == task) {
+        return;
+    }
+    hold_cap();
+    keep_for_backward(std::shared_ptr<void>(this, [session = shared_from_this()](void*) {
+        session->let_go_of_cap();
+    }));
+}
+
 at::Tensor TorchSession::bring_back(SavedHook const& hook) {
     if (is_forked()) {
         at::Tensor tensor = registry_.tensor_of(hook);
@@ -196,7 +211,7 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook) {
         Result<void> const there = loop_->need(hook.value());
         if (!there.ok()) {
             if (there.error().code == Errc::out_of_memory) {
-                TORCH_CHECK_WITH(OutOfMemoryError, false, place(), ": ", there.error().message());
+                raise_out_of_memory(there.error().message());
             }
             TORCH_CHECK(false, place(), ": ", there.error().message());
         }
@@ -211,21 +226,17 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook) {
     }
 }
 
+void TorchSession::raise_out_of_memory(std::string const& why) const {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, place(), ": ", why, words_of_finders(*device_));
+}
+
 void TorchSession::make_room_until(std::int64_t size_bytes, c10::function_ref<bool()> try_once) {
     while (!try_once()) {
         Result<void> const room = loop_->make_room(device_->rounded(size_bytes));
         if (!room.ok()) {
             std::string const of_lender = refusal(size_bytes);
-            TORCH_CHECK_WITH(
-                OutOfMemoryError,
-                false,
-                place(),
-                ": ",
-                current_operator(),
-                ' ',
-                of_lender.empty() ? room.error().message() : of_lender,
-                words_of_finders(*device_)
-            );
+            std::string const why = of_lender.empty() ? room.error().message() : of_lender;
+            raise_out_of_memory(current_operator() + ' ' + why);
         }
     }
 }

@@ -64,6 +64,9 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     /// What is recorded holds the cap.
     void hold_cap() { cap_holds_.fetch_add(1, std::memory_order_relaxed); }
     void let_go_of_cap() { cap_holds_.fetch_sub(1, std::memory_order_relaxed); }
+    /// And so does the backward that unpacks it, to its end: gradients come after the last saved
+    /// tensor has gone.
+    void hold_cap_for_backward();
 
     /// A thread is in it, under so many hooks of Python's.
     void enter(std::size_t python_hooks) {
@@ -109,6 +112,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
         SessionOptions const& session
     );
     void tell_backward_order();
+    [[noreturn]] void raise_out_of_memory(std::string const& why) const;
     [[nodiscard]] bool borrow(std::int64_t size_bytes, bool last_resort);
     [[nodiscard]] std::vector<std::shared_ptr<TorchSession>> borrowers();
     std::int64_t trim_loans();
@@ -130,7 +134,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     std::atomic<bool> asks_borrowers_ = false;  ///< to let values go, as the last resort
     std::mutex borrowers_mutex_;
     std::vector<std::weak_ptr<TorchSession>> borrowers_;
-    std::atomic<int> told_{-1};  ///< the graph task of the backward whose order was told
+    std::atomic<int> told_{-1};    ///< the graph task of the backward whose order was told
+    std::atomic<int> holder_{-1};  ///< and of the one that holds the cap, the last that did
 };
 
 }  // namespace spillway
