@@ -15,6 +15,10 @@ class OptionError(Error, ValueError):
     def __init__(self, option: str, why: str) -> None:
         super().__init__(f"{option}: {why}")
         self.option = option
+        self._why = why
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.option, self._why)  # of a worker process, say
 
 
 class BudgetError(OptionError, torch.OutOfMemoryError):

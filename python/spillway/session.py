@@ -17,11 +17,14 @@ _Result = TypeVar("_Result")
 
 
 def _named(words: str) -> Error:
-    """The error for "option: why"; the runtime's names of budgets end in _bytes."""
+    """The error for "option: why"; the runtime's names of budgets end in _bytes, and what it cannot read as a
+    size is "text of option"."""
     option, _, why = words.partition(": ")
     option = option.removesuffix("_bytes")
     if option == "state":
         return StateError(why)
+    if option.startswith("text of "):
+        return OptionError(option.removeprefix("text of "), why)
     return (BudgetError if option in _BUDGETS else OptionError)(option, why)
 
 
@@ -55,15 +58,32 @@ def _owned(
         if parameter.grad is not None:
             yield f"{name}.grad", _local(parameter.grad)
     yield from model.named_buffers()
+    for name, tensor in _states(optimizers):
+        yield f"optimizer state {name}", _local(tensor)
+
+
+def _states(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[tuple[str, torch.Tensor]]:
     for optimizer in optimizers:
         for state in optimizer.state.values():
             for name, value in state.items():
-                if isinstance(value, torch.Tensor):
-                    yield f"optimizer state {name}", _local(value)
+                yield from ((name, tensor) for tensor in _tensors(value))
 
 
-def _gradient_at(parameter: torch.nn.Parameter) -> int:
-    return 0 if parameter.grad is None else _local(parameter.grad).data_ptr()
+def _tensors(value: object) -> Iterator[torch.Tensor]:
+    """In lists, too: L-BFGS keeps its history in them."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _tensors(each)
+
+
+def _address(tensor: torch.Tensor | None) -> int:
+    """Where it is; of one that is in no one place, which it is."""
+    if tensor is None:
+        return 0
+    local = _local(tensor)
+    return local.data_ptr() if local.layout is torch.strided else id(local)
 
 
 def _device_of(model: torch.nn.Module) -> torch.device:
@@ -93,7 +113,6 @@ class Session:
         self._model = model
         several = optimizer if isinstance(optimizer, Iterable) else [optimizer]
         self._optimizers = [each for each in several if each is not None]
-        self._gradients = {_gradient_at(parameter) for parameter in model.parameters()} - {0}
         self._told: tuple[int, int, int] | None = None
         device = _device_of(model)
         self._device = device
@@ -157,11 +176,11 @@ class Session:
         self.stop()
 
     def _own(self) -> None:
-        """Tells what is never moved, when that is not what was told last."""
+        """Tells what is never moved, where that is not what was told last."""
         parameters = list(self._model.parameters())
-        now = (sum(_local(parameter).data_ptr() for parameter in parameters),
-               sum(_gradient_at(parameter) in self._gradients for parameter in parameters),
-               sum(len(each.state) for each in self._optimizers))
+        now = (sum(_address(parameter) for parameter in parameters),
+               sum(_address(parameter.grad) for parameter in parameters),
+               sum(_address(tensor) for _, tensor in _states(self._optimizers)))
         if now == self._told:
             return
         owned = list(_owned(self._model, self._optimizers))

@@ -52,10 +52,7 @@ std::int64_t size_of(std::string const& option, std::string const& text, std::in
     }
     Result<std::int64_t> const size = parse_size(text, whole_bytes);
     if (!size.ok()) {
-        refuse(option, size.error().message());
-    }
-    if (*size == 0) {
-        refuse(option, "'" + text + "' is no limit; leave it out where there is to be none");
+        refuse("text of " + option, size.error().message());
     }
     return *size;
 }
@@ -80,12 +77,33 @@ class SessionClass final : public torch::CustomClassHolder {
         options.device_budget_bytes = size_of(
             "device_budget", device_budget, device == "cpu" ? limits.most_bytes() : device_bytes
         );
+        if (options.device_budget_bytes == 0) {
+            refuse(
+                "device_budget",
+                "'" + device_budget + "' is no limit; without one nothing has to leave"
+            );
+        }
         bool const takes_half = host_budget.empty() && device != "cpu" && policy != "keep_all";
         options.host_budget_bytes = takes_half
                                         ? limits.left_bytes() / 2
                                         : size_of("host_budget", host_budget, limits.most_bytes());
+        bool const has_host = options.host_budget_bytes > 0 || host_budget.empty();
+        if (!has_host && nvme.empty() && device != "cpu") {
+            refuse(
+                "host_budget", "'" + host_budget + "', and no nvme: nothing could leave " + device
+            );
+        }
         options.nvme = nvme;
         options.nvme_budget_bytes = size_of("nvme_budget", nvme_budget, free_bytes(nvme));
+        if (!nvme_budget.empty() && nvme.empty()) {
+            refuse("nvme_budget", "it is of the folder `nvme`, and there is none");
+        }
+        if (!nvme_budget.empty() && options.nvme_budget_bytes == 0) {
+            refuse(
+                "nvme_budget",
+                "'" + nvme_budget + "' is no room; leave `nvme` out where there is to be none"
+            );
+        }
         options.policy = policy;
         options.keep_trace = true;
         options.cap_from_open = false;

@@ -19,6 +19,7 @@ from same_bits import Case
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 BOTH = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 SECONDS = 120
+LOSS = re.compile(r"^\{'loss': '([\d.]+)'", re.MULTILINE)
 
 
 def children(process):
@@ -55,7 +56,9 @@ class Examples(Case):
 
     def test_trainer(self):
         text = self.under_its_own_budget("trainer.py", "--steps", "2", "--accumulate", "2", "--cpu")
-        losses = [float(loss) for loss in re.findall(r"^\{'loss': '([\d.]+)'", text, re.MULTILINE)]
+        losses = [float(loss) for loss in LOSS.findall(text)]
+        plain = self.output_of("trainer.py", "--steps", "2", "--accumulate", "2", "--cpu")
+        self.assertEqual(losses, [float(loss) for loss in LOSS.findall(plain)])
         self.assertEqual(len(losses), 2, text)
         self.assertLess(losses[1], losses[0])
 

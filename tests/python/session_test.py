@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import pickle
 import shutil
 import subprocess
 import sys
@@ -230,17 +231,65 @@ class Reports(Train):
         net = model()
         net(batch(0)).sum().backward()
         session = self.open(net, "64MiB")
-
-        def counted() -> int:
-            with session:
-                pass
-            return session.report()["device_bytes"]
-
-        before, all_bytes = counted(), sum(parameter.nbytes for parameter in net.parameters())
+        before, all_bytes = self.counted(session), sum(parameter.nbytes for parameter in net.parameters())
         net.zero_grad()
-        self.assertEqual(before - counted(), all_bytes, "its gradients of before the session are gone")
+        self.assertEqual(before - self.counted(session), all_bytes, "its gradients of before the session are gone")
         net[0] = torch.nn.Linear(WIDTH, 2 * WIDTH)
-        self.assertEqual(before - counted(), all_bytes - (WIDTH + 1) * WIDTH * 4, "and a layer is another one")
+        self.assertEqual(before - self.counted(session), all_bytes - (WIDTH + 1) * WIDTH * 4, "and a layer is another one")
+
+    def counted(self, session: spillway.Session) -> int:
+        """What the session counts once it has been entered again."""
+        with session:
+            pass
+        return session.report()["device_bytes"]
+
+    def test_gradients_that_come_outside_of_the_session_count_while_they_are_there(self):
+        net = model()
+        session = self.open(net, "64MiB")
+        before = self.counted(session)
+        net(batch(0)).sum().backward()
+        self.assertEqual(self.counted(session) - before, sum(parameter.nbytes for parameter in net.parameters()))
+        net.zero_grad()
+        self.assertEqual(self.counted(session), before)
+
+    def test_gradients_that_come_after_the_last_saved_tensor_count(self):
+        net = torch.nn.Module()
+        net.weight = torch.nn.Parameter(torch.ones(1 << 18))
+        session = self.open(net, "64MiB")
+        before = self.counted(session)
+        with session:
+            loss = net.weight.expand(4, -1).sin().sum()
+        loss.backward()  # the sine lets go of what it saved; the sum over the copies comes then
+        del loss
+        self.assertEqual(session.report()["device_bytes"] - before, net.weight.grad.nbytes)
+        self.assertGreater(torch.empty(128 << 20, dtype=torch.uint8).nbytes, 64 << 20, "the cap has ended")
+
+    def test_state_of_an_optimizer_in_lists_counts(self):
+        net = model()
+        optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
+        session = self.open(net, "64MiB", optimizer=optimizer)
+        before = self.counted(session)
+
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = net(batch(0)).square().mean()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        optimizer.zero_grad()
+        (state,) = optimizer.state.values()
+        lists = [tensor for value in state.values() if isinstance(value, list) for tensor in value if tensor is not None]
+        self.assertGreater(len(lists), 2)
+        self.assertGreaterEqual(self.counted(session) - before, sum(tensor.nbytes for tensor in lists))
+
+    def test_sparse_gradients_may_be_there_when_it_is_entered(self):
+        net = torch.nn.Embedding(1000, WIDTH, sparse=True)
+        session = self.open(net, "64MiB")
+        for _ in range(2):
+            with session:
+                net(torch.arange(10)).sum().backward()
+        self.assertTrue(net.weight.grad.is_sparse)
 
     def test_explain_names_the_place_and_the_reason(self):
         net = model()
@@ -273,27 +322,43 @@ class Reports(Train):
 
 
 class Refusals(Train):
-    def refused(self, kind: type, words: str, call, *arguments, **options) -> None:
+    def refused(self, kind: type, words: str, call, *arguments, **options) -> Exception:
         with self.assertRaises(kind) as raised:
             call(*arguments, **options)
         self.assertIn(words, str(raised.exception))
         self.assertEqual(len(str(raised.exception).splitlines()), 1)
         self.assertEqual(self.trained(model()), self.plain)
+        return raised.exception
 
     def test_options_that_cannot_be(self):
         net = model()
         self.refused(spillway.BudgetError, "device_budget: ", self.open, net, "12")
-        self.refused(spillway.BudgetError, "'much' is not a size", self.open, net, "much")
         self.refused(spillway.BudgetError, "is no limit", self.open, net, 0)
+        much = self.refused(spillway.OptionError, "device_budget: 'much' is not a size", self.open, net, "much")
+        self.assertNotIsInstance(much, torch.OutOfMemoryError, "a smaller batch would not help")
+        self.refused(spillway.BudgetError, "nvme_budget: it is of the folder `nvme`", self.open, net, nvme=None,
+                     nvme_budget="1GiB")
+        self.refused(spillway.BudgetError, "nvme_budget: '0' is no room", self.open, net, nvme_budget=0)
+        self.open(net, host_budget=0).close()
         self.refused(spillway.OptionError, "nvme: ", self.open, net, nvme=self.folder + "/absent")
         self.refused(spillway.OptionError, "policy: ", self.open, net, policy="best")
         self.assertTrue(issubclass(spillway.BudgetError, torch.OutOfMemoryError))
         self.assertTrue(issubclass(spillway.OptionError, ValueError))
 
+    def test_an_error_reaches_another_process_whole(self):
+        for kind in (spillway.OptionError, spillway.BudgetError):
+            there = pickle.loads(pickle.dumps(kind("nvme", "it is full")))
+            self.assertEqual((type(there), str(there), there.option), (kind, "nvme: it is full", "nvme"))
+
     def test_a_share_is_of_the_machines_memory(self):
         session = self.open(model(), "50%", nvme_budget="1%")
         half = session.report()["device_limit_bytes"]
         session.close()
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if pathlib.Path("/sys/fs/cgroup/memory.max").exists() or pathlib.Path("/sys/fs/cgroup/memory").exists():
+            self.assertLessEqual(half, machine / 2 * 1.001)  # a cgroup may say less
+        else:
+            self.assertAlmostEqual(half / machine, 0.5, places=2)
         session = self.open(model(), "25%")
         self.assertAlmostEqual(session.report()["device_limit_bytes"] * 2 / half, 1, places=3)
 
@@ -365,6 +430,20 @@ class Refusals(Train):
         self.assertIn("no host or NVMe budget", str(raised.exception))
         session.close()
         self.assertEqual(self.trained(net), self.plain)
+
+    def test_a_reload_without_room_has_the_words_that_batch_size_finders_look_for(self):
+        leaf = torch.ones(1 << 18, requires_grad=True)
+        session = self.open(torch.nn.Module(), "4MiB")
+        with session:
+            result = leaf
+            for _ in range(12):
+                result = result.sin()
+            loss = result.sum()
+            del result
+            rest = torch.empty((3 << 20) + (1 << 19), dtype=torch.uint8)
+        with self.assertRaisesRegex(torch.OutOfMemoryError, "DefaultCPUAllocator: can't allocate memory"):
+            loss.backward()  # the last sine asks for what it saved
+        del rest
 
     def test_a_write_in_place_raises_torchs_words(self):
         net = model()

@@ -43,7 +43,8 @@ out:
 
 - Races of streams and host buffers, `record_stream`, pinned memory, graph capture (Megatron-LM#7398,
   torchtune#1867's other half, trl#7195, DeepSpeed#8186, torchtitan#2581, diffusers#12673; 6.13, 6.20, 6.22 to
-  6.28, 6.31): the CPU has one order. The tests in `tests/late` pose them to Spillway.
+  6.28, 6.31): the CPU has one order. The tests in `tests/late` pose them to Spillway, but for graph capture, which
+  needs a GPU.
 - Several processes (unsloth#9995, 6.29's collectives): `tests/python/distributed_test.py` poses them to Spillway.
 - Memory that is not saved, host memory and speed (section 4 from 29 on): those are measured, not judged.
 - Defects of one project's own configuration (Megatron-Bridge#2684, DeepSpeed#3062, diffusers#14433).
