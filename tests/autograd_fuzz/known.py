@@ -21,7 +21,7 @@ def _text(event: Event) -> str:
 def known(plain: Event, other: Event) -> str:
     """Its name; empty for a difference that is not known."""
     left, right = _text(plain), _text(other)
-    if left.startswith(DETACHED) and not right:
+    if left.startswith(DETACHED) and not right.startswith(DETACHED):
         return "detached_in_place"  # the tensor is gone, and nothing else knows: Spillway goes on
     if not left or not right:
         return ""  # only one of them refuses

@@ -146,8 +146,9 @@ class Trainer(Case):
 
     def test_options_that_cannot_be_are_refused_before_the_first_step(self):
         callback = SpillwayCallback(device_budget="12 apples", nvme=self.folder)
-        with self.assertRaises(spillway.BudgetError):
+        with self.assertRaises(spillway.OptionError) as raised:
             self.trainer(callback).train()
+        self.assertNotIsInstance(raised.exception, torch.OutOfMemoryError, "a smaller batch would not help")
 
     def test_a_callback_that_no_trainer_calls(self):
         callback = SpillwayCallback(device_budget="64MiB")
