@@ -58,15 +58,16 @@ def _owned(
         if parameter.grad is not None:
             yield f"{name}.grad", _local(parameter.grad)
     yield from model.named_buffers()
-    for name, tensor in _states(optimizers):
-        yield f"optimizer state {name}", _local(tensor)
-
-
-def _states(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[tuple[str, torch.Tensor]]:
     for optimizer in optimizers:
         for state in optimizer.state.values():
             for name, value in state.items():
-                yield from ((name, tensor) for tensor in _tensors(value))
+                yield from ((f"optimizer state {name}", _local(tensor)) for tensor in _tensors(value))
+
+
+def _state_count(optimizers: Iterable[torch.optim.Optimizer]) -> int:
+    """How many values their states have; those of one that was loaded anew are as large."""
+    return sum(len(value) if isinstance(value, list) else 1
+               for optimizer in optimizers for state in optimizer.state.values() for value in state.values())
 
 
 def _tensors(value: object) -> Iterator[torch.Tensor]:
@@ -114,6 +115,7 @@ class Session:
         several = optimizer if isinstance(optimizer, Iterable) else [optimizer]
         self._optimizers = [each for each in several if each is not None]
         self._told: tuple[int, int, int] | None = None
+        self._is_entered = False
         device = _device_of(model)
         self._device = device
         self._runtime = _call(
@@ -136,14 +138,17 @@ class Session:
         """What is saved from now on is the session's."""
         self._own()
         _call(self._runtime.start)
+        self._is_entered = True
 
     def stop(self) -> None:
         """What is saved from now on is plain autograd's."""
         _call(self._runtime.stop)
+        self._is_entered = False
 
     def step(self) -> None:
         """A step of training has ended. In a session that is entered the next one begins at once."""
-        self._own()
+        if self._is_entered:
+            self._own()
         _call(self._runtime.step)
 
     def close(self) -> None:
@@ -180,7 +185,7 @@ class Session:
         parameters = list(self._model.parameters())
         now = (sum(_address(parameter) for parameter in parameters),
                sum(_address(parameter.grad) for parameter in parameters),
-               sum(_address(tensor) for _, tensor in _states(self._optimizers)))
+               _state_count(self._optimizers))
         if now == self._told:
             return
         owned = list(_owned(self._model, self._optimizers))
