@@ -34,8 +34,8 @@ SYSTEMS = (*PEERS, *SHARES)
 WRONG = "rounded"  # not exact, on purpose; only where it is asked for
 SIZES = ("layers", "heads", "width", "batch", "sequence", "vocab")
 QUICK = {"rounds": 1, "steps": 3, "layers": 4, "heads": 2, "width": 64, "batch": 16, "sequence": 128,
-         "idle_batch": 4, "idle_sequence": 128, "idle_steps": 3, "idle_pairs": 1, "hook_processes": 1,
-         "hook_turns": 2, "hook_products": 50, "import_pairs": 1, "threads": 1}
+         "idle_batch": 4, "idle_sequence": 128, "idle_steps": 3, "idle_pairs": 1, "idle_turns": 6,
+         "hook_processes": 1, "hook_turns": 2, "hook_products": 50, "import_pairs": 1, "threads": 1}
 IDLE_BUDGET = 2 << 30
 END_S = 900  # a process that takes longer is a failure
 
@@ -105,13 +105,19 @@ def idle_cost(children: Children) -> dict[str, Any]:
         done = children.train("plain", sizes, options.idle_steps, flags)
         return done if "error" not in done else sys.exit(f"idle session: {done['error']}")
 
+    turns = children.train("plain", sizes, options.idle_turns, ["--alternate", "--budget", str(IDLE_BUDGET)])
+    if "error" in turns:
+        sys.exit(f"idle session: {turns['error']}")
+    ratios = [mine / plain for mine, plain in zip(turns["ours_seconds"], turns["plain_seconds"], strict=True)]
+    common.progress(f"idle: {common.median(ratios):.4f} of plain, the median of {len(ratios)} steps")
+
     measured = common.pairs(
         options.idle_pairs, lambda: run("--budget", str(IDLE_BUDGET)), lambda: run("--count"), warm_up=0,
         show=lambda i, ours, plain: f"idle {i}: {seconds(ours) / seconds(plain):.4f} of plain")
     ours = [pair[0] for pair in measured]
     counted = measured[0][1]["allocator_peak_bytes"]
     return {
-        "ratio": common.spread([seconds(mine) / seconds(plain) for mine, plain in measured]),
+        "ratio": common.spread(ratios),
         "plain_step_s": common.spread([seconds(plain) for _, plain in measured]),
         "enter_us": common.spread([run["enter_s"] * 1e6 for run in ours]),
         "saved_tensors_per_step": ours[0]["saved_tensors"] / options.idle_steps,
@@ -190,7 +196,7 @@ def parse_arguments() -> argparse.Namespace:
         "layers": (10, "of the model"), "heads": (4, ""), "width": (256, ""), "batch": (7, "lines"),
         "sequence": (1024, "bytes a line"), "vocab": (256, ""),
         "idle-batch": (1, "of the session with nothing to do"), "idle-sequence": (256, ""),
-        "idle-steps": (20, ""), "idle-pairs": (7, ""),
+        "idle-steps": (20, ""), "idle-pairs": (2, ""), "idle-turns": (300, "of both, a step each"),
         "hook-processes": (5, ""), "hook-turns": (20, "in each"), "hook-products": (500, "in a chain"),
         "hook-elements": (1 << 14, "of a large tensor"), "import-pairs": (9, ""),
     }

@@ -112,6 +112,23 @@ def under_a_budget(training: Training, options: argparse.Namespace) -> dict[str,
     return results | told | {"enter_s": enter_seconds(session)}
 
 
+def alternately(training: Training, options: argparse.Namespace) -> dict[str, Any]:
+    """Each step twice, in a session and without one, in turns: what processes differ in, both have."""
+    import spillway
+
+    session = spillway.session(training.net, device_budget=options.budget, optimizer=training.optimizer)
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    for number in range(options.steps):
+        for ours in (True, False) if number % 2 == 0 else (False, True):
+            training.recording = (lambda: session) if ours else contextlib.nullcontext
+            begin = time.perf_counter()
+            training.step(number)
+            if ours:
+                session.step()
+            seconds[ours].append(time.perf_counter() - begin)
+    return {"ours_seconds": seconds[True][2:], "plain_seconds": seconds[False][2:]}  # the first ones warm up
+
+
 def without(training: Training, options: argparse.Namespace) -> dict[str, Any]:
     results = timed(training, options.steps, lambda: None)
     if options.count:
@@ -127,6 +144,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--count", action="store_true", help="the allocator's peak, in one step more")
     parser.add_argument("--budget", type=int, help="device bytes for Spillway; without it, no session")
+    parser.add_argument("--alternate", action="store_true", help="every step twice, in a session and without one")
     parser.add_argument("--nvme", help="folder for what leaves")
     return parser.parse_args()
 
@@ -136,7 +154,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     before = resident_bytes("VmRSS")
     training = Training(options)
-    run = under_a_budget if options.budget else without
+    run = alternately if options.alternate else under_a_budget if options.budget else without
     print(json.dumps(run(training, options) | {"baseline_rss_bytes": before}), flush=True)
 
 
