@@ -101,13 +101,11 @@ def idle_cost(children: Children) -> dict[str, Any]:
     sizes = {name: getattr(options, name) for name in SIZES}
     sizes |= {"batch": options.idle_batch, "sequence": options.idle_sequence}
 
-    def run(*flags: str) -> dict[str, Any]:
-        done = children.train("plain", sizes, options.idle_steps, flags)
+    def run(*flags: str, steps: int = options.idle_steps) -> dict[str, Any]:
+        done = children.train("plain", sizes, steps, flags)
         return done if "error" not in done else sys.exit(f"idle session: {done['error']}")
 
-    turns = children.train("plain", sizes, options.idle_turns, ["--alternate", "--budget", str(IDLE_BUDGET)])
-    if "error" in turns:
-        sys.exit(f"idle session: {turns['error']}")
+    turns = run("--alternate", "--budget", str(IDLE_BUDGET), steps=options.idle_turns)
     ratios = [mine / plain for mine, plain in zip(turns["ours_seconds"], turns["plain_seconds"], strict=True)]
     common.progress(f"idle: {common.median(ratios):.4f} of plain, the median of {len(ratios)} steps")
 

@@ -96,7 +96,10 @@ class SessionClass final : public torch::CustomClassHolder {
         options.nvme = nvme;
         options.nvme_budget_bytes = size_of("nvme_budget", nvme_budget, free_bytes(nvme));
         if (!nvme_budget.empty() && nvme.empty()) {
-            refuse("nvme_budget", "it is of the folder `nvme`, and there is none");
+            refuse(
+                "nvme_budget",
+                "it is of the folder `nvme`, which is not given; give one, or leave it out"
+            );
         }
         if (!nvme_budget.empty() && options.nvme_budget_bytes == 0) {
             refuse(
