@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where Spillway is known to differ from plain autograd. Each has a program in regressions/known; its test
 fails when the difference is gone: then it is taken out here. All come from one fact: plain autograd saves an
-input as the tensor itself, whatever becomes of it; Spillway's hook is given it once, without a hold."""
+input as the tensor itself, whatever becomes of it; a hook, Spillway's or Python's, is given it once, without a hold."""
 
 import re
 
@@ -23,6 +23,8 @@ def known(plain: Event, other: Event) -> str:
     left, right = _text(plain), _text(other)
     if left.startswith(DETACHED) and not right.startswith(DETACHED):
         return "detached_in_place"  # the tensor is gone, and nothing else knows: Spillway goes on
+    if BASE_WRITTEN in right and not left:
+        return "saved_view_of_a_written_base"  # under any hooks torch asks for its node, which there is none
     if not left or not right:
         return ""  # only one of them refuses
     if BASE_WRITTEN in right or (WRITTEN in right and (BASE_WRITTEN in left or "INTERNAL ASSERT" in left)):

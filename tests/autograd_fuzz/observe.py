@@ -8,6 +8,7 @@ import zlib
 import torch
 from torch import Tensor
 
+_AS_WORDS = {torch.bfloat16: torch.int16, torch.complex32: torch.int32}  # numpy has no such numbers
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
@@ -18,8 +19,8 @@ def bits(tensor: Tensor) -> int:
         plain = plain.to_dense()
     if plain.is_conj() or plain.is_neg():
         plain = plain.resolve_conj().resolve_neg()
-    if plain.dtype == torch.bfloat16:
-        plain = plain.view(torch.int16)
+    if plain.dtype in _AS_WORDS:
+        plain = plain.view(_AS_WORDS[plain.dtype])
     return zlib.crc32(plain.numpy().tobytes())
 
 
