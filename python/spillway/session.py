@@ -87,6 +87,16 @@ def _address(tensor: torch.Tensor | None) -> int:
     return local.data_ptr() if local.layout is torch.strided else id(local)
 
 
+def _check_types(model: object, optimizers: list[Any], policy: object) -> None:
+    if not isinstance(model, torch.nn.Module):
+        raise OptionError("model", f"a torch.nn.Module is wanted, not {type(model).__name__}")
+    for optimizer in optimizers:
+        if not hasattr(optimizer, "state"):
+            raise OptionError("optimizer", f"a torch.optim.Optimizer is wanted, or several, not {type(optimizer).__name__}")
+    if not isinstance(policy, str):
+        raise OptionError("policy", f"a name is wanted, not {policy!r}")
+
+
 def _device_of(model: torch.nn.Module) -> torch.device:
     first = next(model.parameters(), None)
     return torch.device("cpu") if first is None else first.device
@@ -98,7 +108,16 @@ def _device_bytes(device: torch.device) -> int:
 
 class Session:
     """What autograd saves while this is entered waits off the device where the budget asks for it, and is back
-    before backward needs it. Entered and left as often as there are steps, each time on one thread."""
+    before backward needs it. Entered and left as often as there are steps, each time on one thread.
+
+    model: never moved, with its gradients; its first parameter says which device the session is of.
+    device_budget: bytes of that device that training may take: a number, "16GiB" or "80%".
+    host_budget: of host memory that saved tensors may wait in; None: 0 on the CPU, half of what is free on a GPU.
+    nvme, nvme_budget: a folder on a disk that they may wait in, and how much of it; None: nine tenths of what is free.
+    optimizer: one or several, whose state counts in the budget.
+    policy: "online" (what leaves is chosen as it runs) or "keep_all" (nothing leaves).
+
+    Raises OptionError or BudgetError for what cannot be."""
 
     def __init__(
         self,
@@ -116,6 +135,8 @@ class Session:
         self._optimizers = [each for each in several if each is not None]
         self._told: tuple[int, int, int] | None = None
         self._is_entered = False
+        self._is_closed = False
+        _check_types(model, self._optimizers, policy)
         device = _device_of(model)
         self._device = device
         self._runtime = _call(
@@ -152,8 +173,10 @@ class Session:
         _call(self._runtime.step)
 
     def close(self) -> None:
-        """The cap ends; graphs that were recorded stay right."""
-        _call(self._runtime.close)
+        """The cap ends; graphs that were recorded stay right. Once more, it does nothing."""
+        if not self._is_closed:
+            _call(self._runtime.close)
+            self._is_closed = True
 
     def report(self) -> Report:
         return Report(_call(self._runtime.table), _call(self._runtime.json))

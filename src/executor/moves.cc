@@ -304,7 +304,9 @@ void Executor::Impl::refuse(Short const& event, std::int64_t freed_bytes) {
     say(CommandKind::raise, Lane::compute).text =
         "asked for " + format_size(event.size_bytes) + " with " +
         format_size(event.usage.used_bytes) + " of " + format_size(options_.device_bytes) +
-        " in use; at least " + format_size(needed) + " are needed here, " + std::to_string(needed) +
+        " in use" +
+        (freed_bytes > 0 ? ", of which " + format_size(freed_bytes) + " can leave" : "") +
+        "; at least " + format_size(needed) + " are needed here, " + std::to_string(needed) +
         " bytes, and " + reason;
 }
 

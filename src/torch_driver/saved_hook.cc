@@ -72,6 +72,7 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
 at::Tensor SavedHook::call_unpack_hook() {
     adopt_backward(session_);
     session_->hold_cap_for_backward();
+    session_->begin_backward();
     check_version();
     at::Tensor const original(original_.lock());
     if (original.defined() && !is_output_) {

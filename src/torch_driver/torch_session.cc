@@ -145,12 +145,29 @@ TorchSession::~TorchSession() {
 
 void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
     saved_tensors_.fetch_add(1, std::memory_order_relaxed);
+    bool const is_in_backward = torch::autograd::get_current_graph_task_id() != -1;
+    if (turned_.load(std::memory_order_relaxed) && !is_in_backward && turned_.exchange(false) &&
+        loop_->current_phase() == Phase::backward) {
+        loop_->phase(Phase::forward);
+    }
     Registry::Fresh fresh;
     Registry::Filed const filed = registry_.file(hook, tensor, fresh);
     if (filed == Registry::Filed::passed) {
         passed_tensors_.fetch_add(1, std::memory_order_relaxed);
     } else if (filed == Registry::Filed::fresh) {
         loop_->saved(hook.value(), fresh.size_bytes, std::move(fresh.slot));
+    }
+}
+
+void TorchSession::begin_backward() {
+    int const task = torch::autograd::get_current_graph_task_id();
+    if (task == -1 || begun_.load(std::memory_order_relaxed) == task ||
+        begun_.exchange(task) == task || is_forked()) {
+        return;
+    }
+    if (loop_->current_phase() == Phase::forward) {
+        turned_ = true;
+        loop_->phase(Phase::backward);
     }
 }
 

@@ -68,6 +68,10 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     /// tensor has gone.
     void hold_cap_for_backward();
 
+    /// A backward begins, where that is not known yet: in a program that tells no phases, what is
+    /// saved after it is of a forward again.
+    void begin_backward();
+
     /// A thread is in it, under so many hooks of Python's.
     void enter(std::size_t python_hooks) {
         python_hooks_ = python_hooks;
@@ -134,8 +138,10 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     std::atomic<bool> asks_borrowers_ = false;  ///< to let values go, as the last resort
     std::mutex borrowers_mutex_;
     std::vector<std::weak_ptr<TorchSession>> borrowers_;
-    std::atomic<int> told_{-1};    ///< the graph task of the backward whose order was told
-    std::atomic<int> holder_{-1};  ///< and of the one that holds the cap, the last that did
+    std::atomic<int> told_{-1};         ///< the graph task of the backward whose order was told
+    std::atomic<int> begun_{-1};        ///< and of the one that was seen to begin
+    std::atomic<bool> turned_ = false;  ///< that changed the phase
+    std::atomic<int> holder_{-1};       ///< and of the one that holds the cap, the last that did
 };
 
 }  // namespace spillway

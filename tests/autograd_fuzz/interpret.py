@@ -206,7 +206,9 @@ class Run:
             # What torch keeps for it goes later than the thread that Python sees.
             while os.path.exists(f"/proc/self/task/{thread.native_id}"):
                 time.sleep(0.0001)
-        for _, _, events in ends:
+        for _, error, events in ends:
+            if isinstance(error, Exception):
+                self.say("thread failed", *observe.error(error))
             self.say("thread", events)
         errors = [error for _, error, _ in ends if error is not None]
         result = ends[-1][0]

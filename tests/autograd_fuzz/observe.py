@@ -8,7 +8,8 @@ import zlib
 import torch
 from torch import Tensor
 
-_AS_WORDS = {torch.bfloat16: torch.int16, torch.complex32: torch.int32}  # numpy has no such numbers
+_AS_WORDS = {torch.bfloat16: torch.int16, torch.complex32: torch.int32,  # numpy has no such numbers
+             getattr(torch, "bcomplex32", torch.complex32): torch.int32}  # which torch 2.11 has not
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
