@@ -207,7 +207,7 @@ class Run:
             while os.path.exists(f"/proc/self/task/{thread.native_id}"):
                 time.sleep(0.0001)
         for _, error, events in ends:
-            if isinstance(error, Exception):
+            if error is not None:
                 self.say("thread failed", *observe.error(error))
             self.say("thread", events)
         errors = [error for _, error, _ in ends if error is not None]

@@ -1,7 +1,9 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the model and its optimizers have counts in the budget, wherever and whenever it came."""
+"""What the model and its optimizers have counts in the budget, wherever and whenever it came; peaks count by phase."""
 
+import json
+import pathlib
 import unittest
 
 import spillway
@@ -95,6 +97,24 @@ class Counted(Case):
             with session:
                 net(torch.arange(10)).sum().backward()
         self.assertTrue(net.weight.grad.is_sparse)
+
+    def test_a_backward_inside_the_session_is_a_phase_of_its_own(self):
+        net = seeded(model)
+        session = self.open(net, "12MiB")
+        with session:
+            for _ in range(2):
+                loss = net(noise(1024, WIDTH)).square().mean()
+                loss.backward()
+                del loss  # or its graph would hold the next one's room
+                session.step()
+        file = pathlib.Path(self.folder) / "x.json"
+        session.timeline(file)
+        marks = [event["name"] for event in json.loads(file.read_text())["traceEvents"] if "name" in event]
+        for step in (1, 2):
+            for phase in ("forward", "backward"):
+                self.assertIn(f"step {step}, {phase}", marks)
+        peaks = session.report()["device_peak_by_phase"]
+        self.assertGreater(peaks["backward"], peaks["forward"] // 2)
 
 
 if __name__ == "__main__":
