@@ -45,7 +45,9 @@ class Backwards:
     def _backward(self, root: Value, retain: bool = False, create: bool = False,
                   inputs: bool = False) -> None:
         g = self._g
-        g.emit("backward", [root, *(_inputs(g) if inputs else [])], roots=1, retain=retain, create=create,
+        found = _inputs(g) if inputs else []
+        g.races |= not all(value.leaf for value in found)  # torch retains the gradient of the others
+        g.emit("backward", [root, *found], roots=1, retain=retain, create=create,
                thread=g.rng.random() < 0.15)
 
     def plain(self, root: Value) -> bool:

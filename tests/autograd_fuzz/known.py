@@ -10,6 +10,7 @@ WRITTEN = "one of the variables needed for gradient computation has been modifie
 BASE_WRITTEN = "is a view and its base or another view of its base has been modified inplace"
 DETACHED = ("Trying to use a saved tensor that has been detached in-place",
             "none of output has requires_grad=True")
+RECOMPUTED_OTHERWISE = "torch.utils.checkpoint: A different number of tensors was saved"
 _TENSOR = re.compile(r"inplace operation: \[.*?\](?=,? (?:which|is at))(?:, which is output \d+ of [^,]*,)?")
 Event = tuple[object, ...]
 
@@ -21,6 +22,8 @@ def _text(event: Event) -> str:
 def known(plain: Event, other: Event) -> str:
     """Its name; empty for a difference that is not known."""
     left, right = _text(plain), _text(other)
+    if plain[1:2] == ("CheckpointError",) and RECOMPUTED_OTHERWISE in str(plain[2]) and not right:
+        return "detached_leaf_in_a_checkpoint"  # gone when the checkpoint runs again; as below
     if left.startswith(DETACHED) and not right.startswith(DETACHED):
         return "detached_in_place"  # the tensor is gone, and nothing else knows: Spillway goes on
     if BASE_WRITTEN in right and not left:
