@@ -105,6 +105,7 @@ std::string text_of(Results const& results) {
         {"steps", results.losses.size()},
         {"losses", losses},
         {"step_seconds", results.step_seconds},
+        {"forward_seconds", results.forward_seconds},
         {"tokens_per_second", tokens_per_second},
         {"device", results.device},
         {"device_allocated_peak_bytes", of_device(results, &DeviceMemory::allocated_peak_bytes)},

@@ -21,6 +21,7 @@ struct Results {
     std::int64_t first_step = 0;  ///< more than 0 in a resumed run
     std::vector<float> losses;
     std::vector<double> step_seconds;
+    std::vector<double> forward_seconds;  ///< of each step, its forwards to the loss
     std::int64_t tokens_per_step = 0;
     std::string device = "cpu";
     std::optional<DeviceMemory> device_memory;  ///< nothing on the CPU

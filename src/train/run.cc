@@ -163,6 +163,7 @@ class Run {
         ++step_;
         std::chrono::duration<double> const took = std::chrono::steady_clock::now() - begin;
         results_.step_seconds.push_back(took.count());
+        results_.forward_seconds.push_back(trainer_->forward_seconds());
         show(before, took.count());
     }
 

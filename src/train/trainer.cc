@@ -11,6 +11,7 @@
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 
+#include <chrono>
 #include <mutex>
 #include <span>
 #include <utility>
@@ -55,6 +56,7 @@ Trainer::~Trainer() = default;
 
 float Trainer::step(std::int64_t step) {
     double loss = 0;
+    forward_seconds_ = 0;
     for (std::int64_t micro_batch = 0; micro_batch < options_.accumulate; ++micro_batch) {
         loss += forward_and_backward(step, micro_batch);
     }
@@ -65,8 +67,11 @@ float Trainer::step(std::int64_t step) {
 
 float Trainer::forward_and_backward(std::int64_t step, std::int64_t micro_batch) {
     enter(Phase::forward, step);
+    auto const begin = std::chrono::steady_clock::now();
     at::Tensor loss = forward({options_.seed, step, micro_batch});
     auto const value = loss.item<float>();
+    std::chrono::duration<double> const took = std::chrono::steady_clock::now() - begin;
+    forward_seconds_ += took.count();
     if (options_.accumulate > 1) {
         loss = loss / static_cast<double>(options_.accumulate);
     }

@@ -41,6 +41,9 @@ class Trainer {
     /// Which part of the step runs, for messages: as the budget was told.
     [[nodiscard]] Phase phase() const { return phase_; }
 
+    /// What the last step's forwards took, each until its loss was known to the host.
+    [[nodiscard]] double forward_seconds() const { return forward_seconds_; }
+
     [[nodiscard]] LanguageModel& model() { return *model_; }
     [[nodiscard]] torch::optim::AdamW& optimizer() { return *optimizer_; }
 
@@ -58,6 +61,7 @@ class Trainer {
     c10::Device device_;
     Phase phase_ = Phase::setup;
     bool states_owned_ = false;
+    double forward_seconds_ = 0;
     std::shared_ptr<LanguageModel> model_;
     std::unique_ptr<torch::optim::AdamW> optimizer_;
 };

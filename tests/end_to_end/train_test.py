@@ -33,6 +33,8 @@ class Results(InFolder):
         self.assertTrue(found["ok"])
         self.assertIsNone(found["error"])
         self.assertEqual((found["steps"], len(found["losses"]), len(found["step_seconds"])), (3, 3, 3))
+        for forward, whole in zip(found["forward_seconds"], found["step_seconds"], strict=True):
+            self.assertTrue(0 < forward < whole)
         self.assertIsNone(found["allocator_peak_bytes"])
         self.assertIsNone(found["report"])
         self.assertGreater(found["tokens_per_second"], 0)
