@@ -143,6 +143,14 @@ void add_training(CLI::App& app, TrainOptions& options) {
         "text on this machine, such as Python's library sources"
     );
     group.whole("--steps", options.steps, "updates in all", {1, kMostSteps}, "20");
+    group.whole(
+        "--validate-every",
+        options.validate_every,
+        "keep the text's last tenth out of training and measure the loss on it after every N "
+        "updates and the last",
+        {1, kMostSteps},
+        "all text is trained on"
+    );
     group.whole("--seed", options.seed, "of weights, data order, dropout", {0, INT64_MAX}, "0");
     group.whole(
         "--accumulate", options.accumulate, "micro-batches an update", {1, kMostTokens}, "1"

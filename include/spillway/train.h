@@ -41,6 +41,7 @@ struct TrainOptions {
 
     // run
     std::int64_t steps = 20;
+    std::int64_t validate_every = 0;  ///< steps; 0: never
     std::int64_t seed = 0;
     std::string device = "cpu";
     std::int64_t threads = 0;           ///< intra-op threads; 0: torch's default

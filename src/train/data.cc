@@ -184,6 +184,19 @@ Corpus read_corpus(std::string const& path, std::int64_t needed_bytes) {
     return corpus;
 }
 
+void hold_out_a_tenth(Corpus& corpus, std::int64_t needed_bytes) {
+    auto const size = static_cast<std::int64_t>(corpus.bytes.size());
+    corpus.held_out_bytes = std::max(size / 10, needed_bytes);
+    if (size - corpus.held_out_bytes < needed_bytes) {
+        refuse(
+            "--validate-every",
+            corpus.source,
+            "has " + std::to_string(size) + " bytes of text, a sample to train on and one to " +
+                "validate with take " + std::to_string(2 * needed_bytes)
+        );
+    }
+}
+
 void draw_batch(
     Corpus const& corpus,
     BatchKey const& key,
@@ -192,10 +205,12 @@ void draw_batch(
     std::span<std::int64_t> targets
 ) {
     auto const samples = static_cast<std::int64_t>(inputs.size()) / sequence;
-    std::int64_t const starts = static_cast<std::int64_t>(corpus.bytes.size()) - sequence;
+    std::int64_t const trained = std::ssize(corpus.bytes) - corpus.held_out_bytes;
+    std::int64_t const first = key.held_out ? trained : 0;
+    std::int64_t const starts = (key.held_out ? corpus.held_out_bytes : trained) - sequence;
     for (std::int64_t sample = 0; sample < samples; ++sample) {
         std::uint64_t const random = mixed({key.seed, key.step, key.micro_batch, sample});
-        std::int64_t const begin = below(random, starts);
+        std::int64_t const begin = first + below(random, starts);
         for (std::int64_t at = 0; at < sequence; ++at) {
             auto const to = static_cast<std::size_t>(sample * sequence + at);
             auto const from = static_cast<std::size_t>(begin + at);

@@ -18,7 +18,8 @@ struct Corpus {
     std::vector<std::uint8_t> bytes;
     std::string source;  ///< the path it was read from
     std::int64_t files = 0;
-    std::uint64_t fingerprint = 0;  ///< of the bytes
+    std::uint64_t fingerprint = 0;    ///< of the bytes
+    std::int64_t held_out_bytes = 0;  ///< of its end: for validation alone
 };
 
 /// Reads a file, or all text files below a folder in the order of their paths, up to the limit.
@@ -29,11 +30,17 @@ struct Corpus {
 ///         fewer bytes than one sample needs (`needed_bytes`)
 [[nodiscard]] Corpus read_corpus(std::string const& path, std::int64_t needed_bytes);
 
+/// Keeps the last tenth of the text, and at least one sample of it, for validation.
+///
+/// Fails   BadValue naming --validate-every: nothing would be left to train on
+void hold_out_a_tenth(Corpus& corpus, std::int64_t needed_bytes);
+
 /// Names one micro-batch of a run.
 struct BatchKey {
     std::int64_t seed = 0;
     std::int64_t step = 0;
     std::int64_t micro_batch = 0;
+    bool held_out = false;  ///< of the part for validation
 };
 
 /// Fills `inputs` and `targets` (each samples x sequence) with pieces of the corpus at places that

@@ -10,6 +10,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 namespace spillway::train {
 namespace {
 
@@ -100,6 +102,32 @@ TEST(data, a_batch_depends_on_its_key_alone_and_targets_follow_inputs) {
     draw_batch(corpus, {.seed = 1, .step = 3, .micro_batch = 3}, 5, other, targets);
     EXPECT_EQ(inputs, again);
     EXPECT_NE(inputs, other);
+}
+
+TEST(data, what_is_held_out_is_never_drawn_for_training) {
+    Corpus corpus;
+    for (int at = 0; at < 100; ++at) {
+        corpus.bytes.push_back(static_cast<std::uint8_t>(at));
+    }
+    hold_out_a_tenth(corpus, 4);
+    EXPECT_EQ(corpus.held_out_bytes, 10);
+    std::vector<std::int64_t> inputs(1000 * 3);
+    std::vector<std::int64_t> targets(1000 * 3);
+    draw_batch(corpus, {}, 3, inputs, targets);
+    EXPECT_EQ(*std::min_element(inputs.begin(), inputs.end()), 0);
+    EXPECT_EQ(*std::max_element(targets.begin(), targets.end()), 89);
+    draw_batch(corpus, {.held_out = true}, 3, inputs, targets);
+    EXPECT_EQ(*std::min_element(inputs.begin(), inputs.end()), 90);
+    EXPECT_EQ(*std::max_element(targets.begin(), targets.end()), 99);
+}
+
+TEST(data, a_text_too_short_for_two_samples_holds_nothing_out) {
+    Corpus corpus;
+    corpus.bytes.assign(7, 1);
+    EXPECT_THROW(hold_out_a_tenth(corpus, 4), BadValue);
+    corpus.bytes.assign(8, 1);
+    hold_out_a_tenth(corpus, 4);
+    EXPECT_EQ(corpus.held_out_bytes, 4);
 }
 
 TEST(data, the_shortest_text_gives_its_only_piece) {

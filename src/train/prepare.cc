@@ -164,6 +164,9 @@ Prepared prepare(TrainOptions const& options) {
         check_same_model(options, prepared.shape, *prepared.resumed);
     }
     prepared.corpus = read_corpus(options.data, prepared.shape.sequence + 1);
+    if (options.validate_every > 0) {
+        hold_out_a_tenth(prepared.corpus, prepared.shape.sequence + 1);
+    }
     check_state_fits(options, prepared.shape);
     check_device(options.device, prepared.device, &load_cuda);
     return prepared;

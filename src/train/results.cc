@@ -76,6 +76,12 @@ std::string summary_of(Results const& results) {
         );
         line += numbers.data();
     }
+    if (!results.validation.empty()) {
+        std::array<char, 48> number{};
+        auto const loss = static_cast<double>(results.validation.back().loss);
+        std::snprintf(number.data(), number.size(), ", on held-out text %.4f", loss);
+        line += number.data();
+    }
     if (results.allocator_peak_bytes) {
         line += ", device peak " + format_size(*results.allocator_peak_bytes);
     }
@@ -95,6 +101,10 @@ std::string text_of(Results const& results) {
     for (float const loss : results.losses) {
         losses.push_back(shortest(loss));
     }
+    Json validation = Json::array();
+    for (Validation const& at : results.validation) {
+        validation.push_back({{"step", at.step}, {"loss", shortest(at.loss)}});
+    }
     double const seconds = usual_step_seconds(results);
     Json const tokens_per_second =
         seconds > 0 ? Json(static_cast<double>(results.tokens_per_step) / seconds) : Json(nullptr);
@@ -104,6 +114,7 @@ std::string text_of(Results const& results) {
         {"first_step", results.first_step},
         {"steps", results.losses.size()},
         {"losses", losses},
+        {"validation", validation},
         {"step_seconds", results.step_seconds},
         {"forward_seconds", results.forward_seconds},
         {"tokens_per_second", tokens_per_second},

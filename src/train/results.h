@@ -15,6 +15,12 @@
 namespace spillway::train {
 
 /// Filled as the run goes, so that a failed one tells what it knows.
+/// The loss on held-out text after so many updates.
+struct Validation {
+    std::int64_t step = 0;
+    float loss = 0;
+};
+
 struct Results {
     bool ok = false;
     std::string error;            ///< empty: none
@@ -22,6 +28,7 @@ struct Results {
     std::vector<float> losses;
     std::vector<double> step_seconds;
     std::vector<double> forward_seconds;  ///< of each step, its forwards to the loss
+    std::vector<Validation> validation;
     std::int64_t tokens_per_step = 0;
     std::string device = "cpu";
     std::optional<DeviceMemory> device_memory;  ///< nothing on the CPU

@@ -100,6 +100,10 @@ class Run {
         results_.disk_before = disk_bytes();
         while (step_ < options_.steps && !interrupt_.asked()) {
             one_step();
+            bool const is_last = step_ == options_.steps;
+            if (options_.validate_every > 0 && (is_last || step_ % options_.validate_every == 0)) {
+                results_.validation.push_back({step_, trainer_->validate()});
+            }
             if (options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0) {
                 save();
             }

@@ -22,7 +22,7 @@ Json model_settings(ModelShape const& shape) {
 }
 
 Json run_settings(TrainOptions const& options, ModelShape const& shape, Corpus const& corpus) {
-    return {
+    Json settings{
         {"sequence", shape.sequence},
         {"batch", shape.batch},
         {"dropout", shape.dropout},
@@ -40,6 +40,10 @@ Json run_settings(TrainOptions const& options, ModelShape const& shape, Corpus c
         {"device-type", options.device.substr(0, options.device.find(':'))},
         {"steps", options.steps},
         {"seed", options.seed}};
+    if (corpus.held_out_bytes > 0) {
+        settings["held-out-bytes"] = corpus.held_out_bytes;
+    }
+    return settings;
 }
 
 Json all_settings(TrainOptions const& options, ModelShape const& shape, Corpus const& corpus) {
@@ -47,6 +51,7 @@ Json all_settings(TrainOptions const& options, ModelShape const& shape, Corpus c
     all.update(model_settings(shape));
     all.update({
         {"preset", options.preset},
+        {"validate-every", options.validate_every},
         {"parameters", parameter_count(shape)},
         {"data-files", corpus.files},
         {"device", options.device},

@@ -9,6 +9,7 @@
 #include "train/schedule.h"
 
 #include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
 #include <chrono>
@@ -20,6 +21,8 @@
 namespace spillway::train {
 
 namespace {
+
+constexpr std::int64_t kValidationBatches = 8;
 
 std::span<std::int64_t> numbers_of(at::Tensor const& tensor) {
     return {tensor.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(tensor.numel())};
@@ -63,6 +66,17 @@ float Trainer::step(std::int64_t step) {
     enter(Phase::update, step);
     update(step);
     return static_cast<float>(loss / static_cast<double>(options_.accumulate));
+}
+
+float Trainer::validate() {
+    at::NoGradGuard const no_grad;
+    model_->eval();
+    double loss = 0;
+    for (std::int64_t number = 0; number < kValidationBatches; ++number) {
+        loss += forward({.step = number, .held_out = true}).item<float>();
+    }
+    model_->train();
+    return static_cast<float>(loss / static_cast<double>(kValidationBatches));
 }
 
 float Trainer::forward_and_backward(std::int64_t step, std::int64_t micro_batch) {

@@ -38,6 +38,10 @@ class Trainer {
     /// Order   an accelerator may still be at the update when it returns
     float step(std::int64_t step);
 
+    /// The mean loss of some batches of the held-out text, the same ones in every run: what it is
+    /// now, with no dropout.
+    float validate();
+
     /// Which part of the step runs, for messages: as the budget was told.
     [[nodiscard]] Phase phase() const { return phase_; }
 

@@ -12,7 +12,7 @@ from harness import PROGRAM, SMALL, TINY, InFolder
 class Flags(InFolder):
     def test_numbers_that_are_none_or_out_of_range(self):
         for flag in ("--layers", "--heads", "--kv-heads", "--width", "--hidden", "--vocab-size",
-                     "--sequence", "--batch", "--steps", "--accumulate", "--checkpoint-every",
+                     "--sequence", "--batch", "--steps", "--accumulate", "--checkpoint-every", "--validate-every",
                      "--threads"):
             for value in ("0", "-1", "12x", "1.5", "99999999999999999999", ""):
                 self.assert_refused(["train", flag, value], [flag, f"'{value}'"])

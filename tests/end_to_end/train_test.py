@@ -56,6 +56,16 @@ class Results(InFolder):
         self.assertEqual(plain["losses"], counted["losses"])
         self.assertGreater(counted["allocator_peak_bytes"], 100_000)
 
+    def test_validation_is_on_text_that_is_not_trained_on(self):
+        words = [*TINY, "--steps", "5", "--dropout", "0.5"]
+        found = self.trained(*words, "--validate-every", "2")
+        self.assertEqual([at["step"] for at in found["validation"]], [2, 4, 5])
+        self.assertTrue(all(3 < at["loss"] < 7 for at in found["validation"]), found["validation"])
+        again = self.trained(*words, "--validate-every", "5")
+        self.assertEqual(again["validation"], found["validation"][2:])
+        self.assertEqual(again["losses"], found["losses"])
+        self.assertNotEqual(self.trained(*words)["losses"], found["losses"])
+
     def test_text_of_ones_own(self):
         pathlib.Path(self.path("text")).write_text("to be or not to be " * 10)
         found = self.trained(*TINY, "--steps", "1", "--data", "text")
