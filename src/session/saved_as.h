@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// How a saved value is to leave the device, as the driver's rule says when it is saved.
+#pragma once
+
+#include "codec/codec.h"
+#include "executor/advice.h"
+#include "trace/tensor_class.h"
+
+#include <optional>
+
+namespace spillway {
+
+struct SavedAs {
+    std::optional<Encoding> encoding = std::nullopt;  ///< none: it goes as it is
+    Advice advice = Advice::when_asked;
+    TensorClass tensor_class = TensorClass::other;
+
+    bool operator==(SavedAs const&) const = default;
+};
+
+}  // namespace spillway
