@@ -139,7 +139,7 @@ void Executor::Impl::take(Saved const& event) {
         Value{
             .size_bytes = event.size_bytes,
             .distance = distance_by_age(event.value),
-            .choice = chooser_->choose(event.slot)}
+            .choice = chooser_->choose(event)}
     );
     see(event.usage);
     store_ahead();
