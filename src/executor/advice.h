@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace spillway {
 
@@ -14,5 +15,8 @@ enum class Advice : std::uint8_t {
     when_asked,   ///< leaves when the budget asks for room
     at_once,      ///< its store starts as soon as only the saved graph holds it
 };
+
+/// "never", "last_resort", "when_asked", "at_once".
+[[nodiscard]] std::string_view name_of(Advice advice);
 
 }  // namespace spillway

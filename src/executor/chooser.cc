@@ -42,6 +42,12 @@ class Planned final : public Chooser {
 
 }  // namespace
 
+std::string_view name_of(Advice advice) {
+    constexpr std::array<std::string_view, 4> kAdviceNames{
+        "never", "last_resort", "when_asked", "at_once"};
+    return kAdviceNames[static_cast<std::size_t>(advice)];
+}
+
 std::string_view name_of(ChooserKind kind) {
     return kChooserNames[static_cast<std::size_t>(kind)];
 }

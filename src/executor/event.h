@@ -57,7 +57,7 @@ struct Saved {
     std::int64_t size_bytes = 0;  ///< as the device's allocator rounds
     Slot slot;
     Usage usage;
-    std::int64_t encoded_bytes = 0;  ///< what it takes outside the device, encoded; 0: goes raw
+    std::int64_t encoded_bytes = 0;      ///< what it takes outside the device, encoded; 0: goes raw
     Advice advice = Advice::when_asked;  ///< of the rule that the driver asked; a plan overrides it
     bool operator==(Saved const&) const = default;
 };

@@ -77,6 +77,9 @@ Result<void> Loop::execute(Command const& command) {
         case CommandKind::load:
             load(command);
             return {};
+        case CommandKind::run:
+            fail(command, Error{Errc::unsupported, "nothing is encoded here", ""});
+            return {};
         case CommandKind::bind:
             return bind(command);
         case CommandKind::drop:

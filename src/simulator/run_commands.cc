@@ -63,6 +63,7 @@ void SimulatorRun::execute_now(Command const& command) {
         case CommandKind::raise:
             refuse(command.text);
             return;
+        case CommandKind::run:
         case CommandKind::wait:
         case CommandKind::note:
             return;

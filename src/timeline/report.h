@@ -34,11 +34,11 @@ struct CodecReport {
     std::int64_t values = 0;   ///< encoded
     std::int64_t raw_bytes = 0;
     std::int64_t encoded_bytes = 0;
-    std::int64_t encode_ns = 0;  ///< that encoding took, summed over threads
+    std::int64_t encode_ns = 0;      ///< that encoding took, summed over threads
     std::int64_t decoded_bytes = 0;  ///< raw bytes that came back
     std::int64_t decode_ns = 0;
-    /// Sums of squares over the elements that were looked at: of the errors and of the values. Their
-    /// quotient's root is the relative L2 error.
+    /// Sums of squares over the elements that were looked at: of the errors and of the values.
+    /// Their quotient's root is the relative L2 error.
     double error_squares = 0;
     double value_squares = 0;
     std::int64_t went_raw = 0;  ///< values that the codec refused: NaN, infinity, a third value
