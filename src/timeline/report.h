@@ -43,6 +43,9 @@ struct CodecReport {
     double value_squares = 0;
     std::int64_t went_raw = 0;  ///< values that the codec refused: NaN, infinity, a third value
 
+    /// The relative L2 error of what was looked at; 0 where nothing was, as with exact codecs.
+    [[nodiscard]] double relative_l2_error() const;
+
     bool operator==(CodecReport const&) const = default;
 };
 
