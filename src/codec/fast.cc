@@ -1,0 +1,14 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "codec/fast.h"
+
+#include "codec/reference.h"
+
+namespace spillway {
+
+Kernels const& fast_kernels() {
+    return reference_kernels();
+}
+
+}  // namespace spillway
