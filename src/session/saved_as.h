@@ -8,9 +8,16 @@
 #include "executor/advice.h"
 #include "trace/tensor_class.h"
 
+#include <cstdint>
 #include <optional>
 
 namespace spillway {
+
+/// What becomes of a value that its codec cannot give back: NaN, infinity, a third value.
+enum class NonFinite : std::uint8_t {
+    keep,    ///< it goes as it is, exact
+    refuse,  ///< the step stops where the value is needed
+};
 
 struct SavedAs {
     std::optional<Encoding> encoding = std::nullopt;  ///< none: it goes as it is
