@@ -101,7 +101,8 @@ struct Rig {
         ChooserKind chooser = ChooserKind::online,
         Pool away = Pool::nvme,
         std::string trace_file = {},
-        NonFinite non_finite = NonFinite::keep
+        NonFinite non_finite = NonFinite::keep,
+        std::int64_t coded_bytes = kCodedBytes
     ) {
         device = CpuDevice::open({.limit_bytes = limit_bytes}).value();
         auto faulty = std::make_unique<FaultyTier>(
@@ -115,7 +116,7 @@ struct Rig {
             std::move(places[0]),
             std::move(places[1]),
             MoverOptions{
-                .coded = map_host_memory(kCodedBytes).value(), .measure = !trace_file.empty()}
+                .coded = map_host_memory(coded_bytes).value(), .measure = !trace_file.empty()}
         );
         driver = std::make_unique<Blocks>(*device);
         LoopOptions options;
