@@ -74,8 +74,15 @@ constexpr std::array<float, 16> kLevels = [] {
 
 struct Nf4 {
     static HWY_INLINE F value(Grid const& grid, W code) {
-        F const level = hn::GatherIndex(Floats(), kLevels.data(), hn::BitCast(Ints(), code));
-        return clamp(hn::Mul(level, grid.step), grid.low, grid.high);
+        return clamp(hn::Mul(level(code), grid.step), grid.low, grid.high);
+    }
+    static HWY_INLINE F level(W code) {
+        if constexpr (kLanes == 16) {
+            F const levels = hn::LoadU(Floats(), kLevels.data());
+            return hn::TableLookupLanes(levels, hn::IndicesFromVec(Floats(), code));
+        } else {
+            return hn::GatherIndex(Floats(), kLevels.data(), hn::BitCast(Ints(), code));
+        }
     }
 };
 
@@ -119,8 +126,8 @@ HWY_INLINE void decode_one(
     int const run = std::min(group, planes.run());
     std::int64_t const ends_bytes = ends_of_group(job.codec, kElement);
     for (int first = 0; first < kChunk; first += group, ends += ends_bytes) {
-        float const end = value_at(kElement, ends, 0);
-        float const high = job.centred ? end : value_at(kElement, ends, 1);
+        float const end = load_end<kElement>(ends, 0);
+        float const high = job.centred ? end : load_end<kElement>(ends, 1);
         float const low = job.centred ? -end : end;
         Scale const scale = arithmetic::scale_of(low, high, job.steps, job.centred);
         if (scale.up != 1.0F) {

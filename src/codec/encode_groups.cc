@@ -15,6 +15,7 @@
 #include "codec/reference.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 HWY_BEFORE_NAMESPACE();
@@ -128,6 +129,15 @@ struct Fp8 {
     }
 };
 
+/// arithmetic::nf4_border of every code but the last.
+constexpr std::array<float, 15> kBorders = [] {
+    std::array<float, 15> borders{};
+    for (std::uint32_t i = 0; i < borders.size(); ++i) {
+        borders[i] = (arithmetic::nf4_level(i) + arithmetic::nf4_level(i + 1)) * 0.5F;
+    }
+    return borders;
+}();
+
 struct Nf4 {
     F inverse;
 
@@ -136,8 +146,8 @@ struct Nf4 {
     HWY_INLINE W code(F value) const {
         F const scaled = hn::Mul(value, inverse);
         W code = hn::Zero(Words());
-        for (std::uint32_t i = 0; i < 15; ++i) {
-            auto const above = hn::Gt(scaled, all(arithmetic::nf4_border(i)));
+        for (float const border : kBorders) {
+            auto const above = hn::Gt(scaled, all(border));
             code = hn::Sub(code, hn::VecFromMask(Words(), hn::RebindMask(Words(), above)));
         }
         return code;
@@ -199,6 +209,37 @@ HWY_INLINE void ask_for(std::byte const* raw, std::int64_t bytes) {
     }
 }
 
+/// A chunk has at most this many groups.
+constexpr int kMostGroups = kChunk / 32;
+
+/// The ends of all groups of a chunk, and what follows from them, before any is encoded: nothing
+/// that takes long is waited for then.
+template <Element kElement>
+HWY_INLINE void look_at(
+    Job const& job, std::byte const* raw, std::byte* ends, Scale* scales, bool* rare
+) {
+    int const group = job.group();
+    std::int64_t const group_bytes = group * size_of(kElement);
+    Stats stats[kMostGroups];
+    for (int i = 0; i < kChunk / group; ++i) {
+        ask_for(raw + i * group_bytes, group_bytes);
+        stats[i] = stats_of<kElement>(raw + i * group_bytes, group);
+    }
+    for (int i = 0; i < kChunk / group; ++i) {
+        auto [low, high, numbers] = stats[i];
+        if (job.centred) {
+            high = arithmetic::magnitude_of(low, high);
+            low = -high;
+            store_end<kElement>(high, ends, i);
+        } else {
+            store_end<kElement>(low, ends, 2 * i);
+            store_end<kElement>(high, ends, 2 * i + 1);
+        }
+        scales[i] = arithmetic::scale_of(low, high, job.steps, job.centred);
+        rare[i] = !numbers || scales[i].up != 1.0F;
+    }
+}
+
 /// Returns the first element that cannot be coded; -1: all are.
 template <Element kElement, typename Coder, bool kTwo>
 HWY_INLINE int encode_one(
@@ -207,33 +248,23 @@ HWY_INLINE int encode_one(
     Planes<kTwo> const planes(job, words);
     int const group = job.group();
     int const run = std::min(group, planes.run());
-    std::int64_t const ends_bytes = ends_of_group(job.codec, kElement);
-    std::int64_t const group_bytes = group * size_of(kElement);
-    for (int first = 0; first < kChunk; first += group, ends += ends_bytes) {
-        std::byte const* const at = raw + first * size_of(kElement);
-        ask_for(at, group_bytes);
-        Stats stats = stats_of<kElement>(at, group);
-        if (job.centred) {
-            stats.high = arithmetic::magnitude_of(stats.low, stats.high);
-            stats.low = -stats.high;
-        }
-        Scale const scale = arithmetic::scale_of(stats.low, stats.high, job.steps, job.centred);
-        if (!stats.numbers || scale.up != 1.0F) {
-            Group const rare{first, group, kChunk};
+    Scale scales[kMostGroups];
+    bool rare[kMostGroups];
+    look_at<kElement>(job, raw, ends, scales, rare);
+    for (int i = 0; i < kChunk / group; ++i) {
+        int const first = i * group;
+        if (rare[i]) {
+            std::byte* const own_ends = ends + i * ends_of_group(job.codec, kElement);
             auto* const codes = reinterpret_cast<std::byte*>(words);
-            int const bad = encode_group(job, key, rare, raw, ends, codes);
+            int const bad = encode_group(job, key, {first, group, kChunk}, raw, own_ends, codes);
             if (bad >= 0) {
                 return bad;
             }
             continue;
         }
-        put_value(kElement, ends, 0, job.centred ? stats.high : stats.low);
-        if (!job.centred) {
-            put_value(kElement, ends, 1, stats.high);
-        }
-        Coder const coder(job, scale, key);
-        for (int i = first; i < first + group; i += run) {
-            encode_run<kElement>(coder, planes, raw, i, run);
+        Coder const coder(job, scales[i], key);
+        for (int begin = first; begin < first + group; begin += run) {
+            encode_run<kElement>(coder, planes, raw, begin, run);
         }
     }
     return -1;

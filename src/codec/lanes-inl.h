@@ -16,6 +16,8 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include <cstring>
+
 // One lane, or lanes that are counted at run time: the plain kernels do.
 #undef SPILLWAY_CODEC_PLAIN
 #if HWY_TARGET == HWY_SCALAR || HWY_HAVE_SCALABLE
@@ -165,6 +167,33 @@ HWY_INLINE void store(F value, std::byte* raw, std::int64_t index) {
         bits = hn::Or(to_small<10, 15>(value), sign_at<15>(value));
     }
     store_bits<kElement, kPastCaches>(bits, raw, index);
+}
+
+// Ends of groups, one by one.
+
+template <Element kElement>
+HWY_INLINE float load_end(std::byte const* ends, std::int64_t index) {
+    if constexpr (kElement == Element::f32) {
+        float end = 0;
+        std::memcpy(&end, ends + index * 4, sizeof end);
+        return end;
+    } else {
+        std::uint16_t half = 0;
+        std::memcpy(&half, ends + index * 2, sizeof half);
+        return kElement == Element::bf16 ? arithmetic::from_bfloat(half)
+                                         : arithmetic::from_half(half);
+    }
+}
+template <Element kElement>
+HWY_INLINE void store_end(float end, std::byte* ends, std::int64_t index) {
+    if constexpr (kElement == Element::f32) {
+        std::memcpy(ends + index * 4, &end, sizeof end);
+    } else {
+        auto const half = static_cast<std::uint16_t>(
+            kElement == Element::bf16 ? arithmetic::to_bfloat(end) : arithmetic::to_half(end)
+        );
+        std::memcpy(ends + index * 2, &half, sizeof half);
+    }
 }
 
 // Random numbers.
