@@ -129,6 +129,11 @@ struct Scale {
     float high = 0;
 };
 
+/// The larger of both magnitudes, of ends that are not -0.
+SPILLWAY_ANYWHERE float magnitude_of(float low, float high) {
+    return -low > high ? -low : high;
+}
+
 /// `centred`: low = -high, and codes count from 0.
 SPILLWAY_ANYWHERE Scale scale_of(float low, float high, float steps, bool centred) {
     constexpr float kHuge = 0x1p126F;
@@ -190,7 +195,7 @@ SPILLWAY_ANYWHERE float fp8_value(std::uint32_t code, Scale const& scale) {
 // NF4: the quantiles of a normal distribution between -1 and 1, 0 among them.
 // Source  Dettmers et al., QLoRA, NeurIPS 2023, appendix E
 
-SPILLWAY_ANYWHERE float nf4_level(std::uint32_t code) {
+SPILLWAY_ANYWHERE constexpr float nf4_level(std::uint32_t code) {
     constexpr float kLevels[16] = {
         -1.0F,
         -0.6961928009986877F,

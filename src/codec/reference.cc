@@ -17,39 +17,28 @@ using arithmetic::Position;
 using arithmetic::Scale;
 
 std::uint32_t bits_at(Element element, std::byte const* raw, std::int64_t index) {
-    std::uint32_t bits = 0;
-    auto const size = static_cast<std::size_t>(size_of(element));
-    std::memcpy(&bits, raw + index * size_of(element), size);
+    if (element == Element::f32) {
+        std::uint32_t bits = 0;
+        std::memcpy(&bits, raw + index * 4, sizeof bits);
+        return bits;
+    }
+    if (element == Element::u8) {
+        return static_cast<std::uint32_t>(raw[index]);
+    }
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, raw + index * 2, sizeof bits);
     return bits;
 }
 
 void put_bits(Element element, std::byte* raw, std::int64_t index, std::uint32_t bits) {
-    auto const size = static_cast<std::size_t>(size_of(element));
-    std::memcpy(raw + index * size_of(element), &bits, size);
-}
-
-float value_at(Element element, std::byte const* raw, std::int64_t index) {
-    std::uint32_t const bits = bits_at(element, raw, index);
-    switch (element) {
-        case Element::bf16:
-            return arithmetic::from_bfloat(bits);
-        case Element::f16:
-            return arithmetic::from_half(bits);
-        case Element::f32:
-        case Element::u8:
-            break;
+    if (element == Element::f32) {
+        std::memcpy(raw + index * 4, &bits, sizeof bits);
+    } else if (element == Element::u8) {
+        raw[index] = static_cast<std::byte>(bits);
+    } else {
+        auto const half = static_cast<std::uint16_t>(bits);
+        std::memcpy(raw + index * 2, &half, sizeof half);
     }
-    return arithmetic::float_of(bits);
-}
-
-void put_value(Element element, std::byte* raw, std::int64_t index, float value) {
-    std::uint32_t bits = arithmetic::bits_of(value);
-    if (element == Element::bf16) {
-        bits = arithmetic::to_bfloat(value);
-    } else if (element == Element::f16) {
-        bits = arithmetic::to_half(value);
-    }
-    put_bits(element, raw, index, bits);
 }
 
 /// The words of one plane after those of the planes before it.
@@ -210,6 +199,30 @@ void unshuffle(Element element, std::int64_t count, std::byte const* planes, std
 
 }  // namespace
 
+float value_at(Element element, std::byte const* raw, std::int64_t index) {
+    std::uint32_t const bits = bits_at(element, raw, index);
+    switch (element) {
+        case Element::bf16:
+            return arithmetic::from_bfloat(bits);
+        case Element::f16:
+            return arithmetic::from_half(bits);
+        case Element::f32:
+        case Element::u8:
+            break;
+    }
+    return arithmetic::float_of(bits);
+}
+
+void put_value(Element element, std::byte* raw, std::int64_t index, float value) {
+    std::uint32_t bits = arithmetic::bits_of(value);
+    if (element == Element::bf16) {
+        bits = arithmetic::to_bfloat(value);
+    } else if (element == Element::f16) {
+        bits = arithmetic::to_half(value);
+    }
+    put_bits(element, raw, index, bits);
+}
+
 Job job_of(Encoding const& encoding, std::uint64_t seed) {
     Codec const& codec = encoding.codec;
     Job job;
@@ -270,7 +283,7 @@ int encode_group(
     low += 0.0F;  // of -0 makes 0, so that the order of elements does not matter
     high += 0.0F;
     if (job.centred) {
-        high = -low > high ? -low : high;
+        high = arithmetic::magnitude_of(low, high);
         low = -high;
         put_value(job.element, ends, 0, high);
     } else {

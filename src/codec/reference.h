@@ -11,6 +11,10 @@ namespace spillway {
 
 [[nodiscard]] Kernels const& reference_kernels();
 
+// One element, of any type but u8.
+[[nodiscard]] float value_at(Element element, std::byte const* raw, std::int64_t index);
+void put_value(Element element, std::byte* raw, std::int64_t index, float value);
+
 /// Elements [first, first + count) of a chunk that lies at `raw` and has `room`.
 struct Group {
     int first = 0;
