@@ -14,20 +14,20 @@ constexpr std::array<std::string_view, 3> kChooserNames{"online", "keep_all", "p
 
 class Online final : public Chooser {
   public:
-    Choice choose(Slot const&) const override { return {}; }
+    Choice choose(Saved const& saved) const override { return {saved.advice, Pool::host}; }
 };
 
 class KeepAll final : public Chooser {
   public:
-    Choice choose(Slot const&) const override { return {Advice::never, Pool::host}; }
+    Choice choose(Saved const&) const override { return {Advice::never, Pool::host}; }
 };
 
 class Planned final : public Chooser {
   public:
-    Choice choose(Slot const& slot) const override {
-        auto const fate = plan_.fates.find(slot);
+    Choice choose(Saved const& saved) const override {
+        auto const fate = plan_.fates.find(saved.slot);
         if (fate == plan_.fates.end()) {
-            return {};  // unknown to the plan: as online would
+            return {saved.advice, Pool::host};  // unknown to the plan: as online would
         }
         if (fate->second.kind == FateKind::keep) {
             return {Advice::last_resort, Pool::host};
@@ -41,6 +41,12 @@ class Planned final : public Chooser {
 };
 
 }  // namespace
+
+std::string_view name_of(Advice advice) {
+    constexpr std::array<std::string_view, 4> kAdviceNames{
+        "never", "last_resort", "when_asked", "at_once"};
+    return kAdviceNames[static_cast<std::size_t>(advice)];
+}
 
 std::string_view name_of(ChooserKind kind) {
     return kChooserNames[static_cast<std::size_t>(kind)];

@@ -5,22 +5,15 @@
 // DELTA (Tang et al., 2022) reduced to moves: no profile, decided from what is live.
 #pragma once
 
+#include "executor/advice.h"
+#include "executor/event.h"
 #include "executor/executor.h"
 #include "plan/plan.h"
-#include "trace/slot.h"
 
 #include <cstdint>
 #include <memory>
 
 namespace spillway {
-
-/// When a value's bytes may leave the device.
-enum class Advice : std::uint8_t {
-    never,        ///< not even when the budget cannot be met
-    last_resort,  ///< a plan keeps it; leaves only when an allocation would fail otherwise
-    when_asked,   ///< leaves when the budget asks for room
-    at_once,      ///< its store starts as soon as only the saved graph holds it
-};
 
 struct Choice {
     Advice advice = Advice::when_asked;
@@ -32,7 +25,7 @@ struct Choice {
 class Chooser {
   public:
     virtual ~Chooser() = default;
-    [[nodiscard]] virtual Choice choose(Slot const& slot) const = 0;
+    [[nodiscard]] virtual Choice choose(Saved const& saved) const = 0;
     /// A new plan; choosers that read none ignore it.
     virtual void take_plan(Plan const&) {}
 };

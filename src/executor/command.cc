@@ -8,9 +8,14 @@
 namespace spillway {
 
 std::string_view name_of(CommandKind kind) {
-    constexpr std::array<std::string_view, 9> kNames{
-        "reserve", "release", "store", "load", "bind", "drop", "wait", "raise", "note"};
+    constexpr std::array<std::string_view, 10> kNames{
+        "reserve", "release", "store", "load", "run", "bind", "drop", "wait", "raise", "note"};
     return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::string_view name_of(SideWork work) {
+    constexpr std::array<std::string_view, 3> kNames{"none", "encode", "decode"};
+    return kNames[static_cast<std::size_t>(work)];
 }
 
 }  // namespace spillway

@@ -20,6 +20,7 @@ enum class CommandKind : std::uint8_t {
     release,  ///< give that room back
     store,    ///< value -> block
     load,     ///< block -> the value's reserved device bytes
+    run,      ///< `work` on a value or block, on a lane of its own
     bind,     ///< the reserved device bytes become the value's storage
     drop,     ///< the saved graph lets the value's device bytes go
     wait,     ///< the host waits for the fences in `after`
@@ -29,10 +30,21 @@ enum class CommandKind : std::uint8_t {
 
 [[nodiscard]] std::string_view name_of(CommandKind kind);
 
+/// What a `run` does.
+enum class SideWork : std::uint8_t {
+    none,
+    encode,  ///< value -> coded bytes beside the device; the store that waits for it takes them
+    decode,  ///< the coded bytes that its load brought -> the value's reserved device bytes
+};
+
+/// "none", "encode", "decode".
+[[nodiscard]] std::string_view name_of(SideWork work);
+
 struct Command {
     CommandId id;
     CommandKind kind = CommandKind::note;
     Lane lane = Lane::compute;
+    SideWork work = SideWork::none;
     ValueId value;
     BlockId block;
     Pool pool = Pool::device;

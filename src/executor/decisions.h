@@ -34,7 +34,7 @@ class Executor::Impl {
     std::vector<Command> answer(Event const& event);
     [[nodiscard]] LedgerView ledger() const;
     [[nodiscard]] std::optional<ExecutorState> state() const;
-    [[nodiscard]] bool may_be_told_later(std::int64_t used_bytes) const;
+    [[nodiscard]] bool may_be_told_later(std::int64_t used_bytes, Advice advice) const;
     [[nodiscard]] std::int64_t granted_peak_bytes() const { return granted_peak_bytes_; }
     [[nodiscard]] bool all_on_device() const {
         return ledger_.used_bytes() == std::array<std::int64_t, kPools>{};
@@ -59,7 +59,7 @@ class Executor::Impl {
     void take(Dropped const& event);
 
     // What is in flight, by fence.
-    enum class Work : std::uint8_t { store, load, drop, reserve_away };
+    enum class Work : std::uint8_t { encode, store, load, drop, reserve_away };
     struct Flight {
         Work work{};
         ValueId value;
@@ -72,6 +72,7 @@ class Executor::Impl {
     [[nodiscard]] std::int64_t store_ahead_bytes() const;
     void store_ahead();
     [[nodiscard]] bool start_store(ValueId id, bool anywhere);
+    void store_in(Pool pool, ValueId id, Value& value);
     void start_load(ValueId id, Value& value, bool optional);
     void read_ahead();
     void drop(ValueId id);
@@ -86,12 +87,16 @@ class Executor::Impl {
     [[nodiscard]] std::string why_full(Pool pool) const;
     [[nodiscard]] std::string why_full();
     void refuse(Short const& event, std::int64_t freed_bytes);
+    void encode_failed(ValueId id, Value& value, Failed const& event);
     void store_failed(ValueId id, Value& value, Failed const& event);
     void a_load_ended(CommandId fence, Flight const& flight, bool well);
     void load_ended(ValueId id, Value& value, bool well);
     void away_refused(Value const& value, Failed const& event);
 
     Command& say(CommandKind kind, Lane lane, ValueId value = {});
+    CommandId say_run(
+        SideWork work, ValueId value, BlockId block, std::int64_t size_bytes, CommandId after
+    );
     void say_wait(CommandId fence);
 
     std::unique_ptr<Chooser> chooser_;

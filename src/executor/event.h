@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "base/phase.h"
 #include "base/place.h"
+#include "executor/advice.h"
 #include "plan/plan.h"
 #include "trace/slot.h"
 
@@ -56,6 +57,8 @@ struct Saved {
     std::int64_t size_bytes = 0;  ///< as the device's allocator rounds
     Slot slot;
     Usage usage;
+    std::int64_t encoded_bytes = 0;      ///< what it takes outside the device, encoded; 0: goes raw
+    Advice advice = Advice::when_asked;  ///< of the rule that the driver asked; a plan overrides it
     bool operator==(Saved const&) const = default;
 };
 /// Backward wants a value now.

@@ -22,7 +22,7 @@ std::vector<Event> one_of_each() {
         End{1},
         PhaseBegan{Phase::backward, kUsage},
         Point{{ValueId{1}, ValueId{2}}, kUsage},
-        Saved{ValueId{3}, 4096, {"aten::mul", 1, 2}, kUsage},
+        Saved{ValueId{3}, 4096, {"aten::mul", 1, 2}, kUsage, 1100, Advice::at_once},
         Need{ValueId{3}, kUsage},
         AboutToWrite{ValueId{3}},
         BackwardOrder{{ValueId{3}, ValueId{1}}},
@@ -72,6 +72,7 @@ TEST(EventText, every_command_reads_as_written) {
         command.kind = static_cast<CommandKind>(kind);
         EXPECT_EQ(*parse_command(to_text(command)), command);
         command.lane = Lane::nvme_read;
+        command.work = SideWork::decode;
         command.value = ValueId{4};
         command.block = BlockId{5};
         command.pool = Pool::nvme;
@@ -81,6 +82,35 @@ TEST(EventText, every_command_reads_as_written) {
         command.text = "why";
         EXPECT_EQ(*parse_command(to_text(command)), command);
     }
+}
+
+TEST(EventText, every_advice_and_work_reads_as_written) {
+    for (Advice const advice :
+         {Advice::never, Advice::last_resort, Advice::when_asked, Advice::at_once}) {
+        Saved const saved{ValueId{0}, 8, {"a", 0, 0}, kUsage, 0, advice};
+        EXPECT_EQ(*parse_event(to_text(saved)), Event{saved});
+    }
+    for (SideWork const work : {SideWork::none, SideWork::encode, SideWork::decode}) {
+        Command command;
+        command.id = CommandId{1};
+        command.kind = CommandKind::run;
+        command.lane = Lane::side;
+        command.work = work;
+        EXPECT_EQ(*parse_command(to_text(command)), command);
+    }
+}
+
+TEST(EventText, what_is_not_encoded_is_written_as_before) {
+    Saved const saved{ValueId{0}, 8, {"a", 0, 0}, kUsage};
+    EXPECT_EQ(
+        to_text(saved),
+        R"({"e":"saved","value":0,"size_bytes":8,"slot":{"producer":"a","output":0,"occurrence":0},)"
+        R"("used_bytes":100,"peak_bytes":120})"
+    );
+    Command command;
+    command.id = CommandId{1};
+    command.kind = CommandKind::store;
+    EXPECT_EQ(to_text(command), R"({"c":"store","id":1,"lane":"compute"})");
 }
 
 TEST(EventText, errors_name_the_field) {
@@ -94,6 +124,18 @@ TEST(EventText, errors_name_the_field) {
         parse_command(R"({"c":"store","id":1,"lane":"slow"})").error().what,
         "lane must be one of compute, side, copy_out, copy_in, nvme_write, nvme_read"
     );
+    EXPECT_EQ(
+        parse_command(R"({"c":"run","id":1,"lane":"side","work":"dream"})").error().what,
+        "work must be one of none, encode, decode"
+    );
+    std::string const saved =
+        R"({"e":"saved","value":1,"size_bytes":8,"slot":{"producer":"a","output":0,"occurrence":0},)"
+        R"("used_bytes":8,"peak_bytes":8,)";
+    EXPECT_EQ(
+        parse_event(saved + R"("advice":"soon"})").error().what,
+        "advice must be one of never, last_resort, when_asked, at_once"
+    );
+    EXPECT_NE(parse_event(saved + R"("encoded_bytes":-1})").error().what, "");
     EXPECT_FALSE(parse_log_header(R"({"spillway_events":2,"options":{}})").ok());
 }
 

@@ -73,6 +73,12 @@ void put(OrderedJson& json, Saved const& event) {
     json["size_bytes"] = event.size_bytes;
     json["slot"] = to_json(event.slot);
     put(json, event.usage);
+    if (event.encoded_bytes != 0) {
+        json["encoded_bytes"] = event.encoded_bytes;
+    }
+    if (event.advice != Advice::when_asked) {
+        json["advice"] = name_of(event.advice);
+    }
 }
 void put(OrderedJson& json, Need const& event) {
     json["value"] = event.value.number;
@@ -135,12 +141,23 @@ Point read_point(JsonView const& view) {
 }
 
 Saved read_saved(JsonView const& view) {
-    view.only({"e", "value", "size_bytes", "slot", "used_bytes", "peak_bytes"});
-    return {
+    view.only(
+        {"e", "value", "size_bytes", "slot", "used_bytes", "peak_bytes", "encoded_bytes", "advice"}
+    );
+    Saved saved{
         read_value(view),
         read_bytes(view.at("size_bytes")),
         read_slot(view.at("slot")),
         read_usage(view)};
+    if (view.has("encoded_bytes")) {
+        saved.encoded_bytes = read_bytes(view.at("encoded_bytes"));
+    }
+    if (view.has("advice")) {
+        saved.advice = static_cast<Advice>(
+            view.at("advice").one_of({"never", "last_resort", "when_asked", "at_once"})
+        );
+    }
+    return saved;
 }
 
 Need read_need(JsonView const& view) {
@@ -215,16 +232,29 @@ Event read_event(JsonView const& view) {
 
 Command read_command(JsonView const& view) {
     view.only(
-        {"c", "id", "lane", "value", "block", "pool", "size_bytes", "after", "optional", "text"}
+        {"c",
+         "id",
+         "lane",
+         "work",
+         "value",
+         "block",
+         "pool",
+         "size_bytes",
+         "after",
+         "optional",
+         "text"}
     );
     Command command;
     command.kind = static_cast<CommandKind>(view.at("c").one_of(
-        {"reserve", "release", "store", "load", "bind", "drop", "wait", "raise", "note"}
+        {"reserve", "release", "store", "load", "run", "bind", "drop", "wait", "raise", "note"}
     ));
     command.id = CommandId{view.at("id").integer()};
     command.lane = static_cast<Lane>(view.at("lane").one_of(
         {"compute", "side", "copy_out", "copy_in", "nvme_write", "nvme_read"}
     ));
+    if (view.has("work")) {
+        command.work = static_cast<SideWork>(view.at("work").one_of({"none", "encode", "decode"}));
+    }
     if (view.has("value")) {
         command.value = ValueId{view.at("value").integer()};
     }
@@ -308,6 +338,9 @@ std::string to_text(Event const& event) {
 std::string to_text(Command const& command) {
     OrderedJson json{
         {"c", name_of(command.kind)}, {"id", command.id.number}, {"lane", name_of(command.lane)}};
+    if (command.work != SideWork::none) {
+        json["work"] = name_of(command.work);
+    }
     if (command.value.valid()) {
         json["value"] = command.value.number;
     }

@@ -50,8 +50,8 @@ ExecutorOptions const& Executor::options() const {
     return impl_->options_;
 }
 
-bool Executor::may_be_told_later(std::int64_t used_bytes) const {
-    return impl_->may_be_told_later(used_bytes);
+bool Executor::may_be_told_later(std::int64_t used_bytes, Advice advice) const {
+    return impl_->may_be_told_later(used_bytes, advice);
 }
 
 Executor::Impl::Impl(ExecutorOptions const& options, ExecutorState const& state)
@@ -104,6 +104,18 @@ Command& Executor::Impl::say(CommandKind kind, Lane lane, ValueId value) {
     return command;
 }
 
+/// A run on the side lane for a block of a value, `size_bytes` long; its fence.
+CommandId Executor::Impl::say_run(
+    SideWork work, ValueId value, BlockId block, std::int64_t size_bytes, CommandId after
+) {
+    Command& run = say(CommandKind::run, Lane::side, value);
+    run.work = work;
+    run.block = block;
+    run.size_bytes = size_bytes;
+    run.after = {after};
+    return run.id;
+}
+
 void Executor::Impl::say_wait(CommandId fence) {
     say(CommandKind::wait, Lane::compute).after = {fence};
 }
@@ -138,8 +150,9 @@ void Executor::Impl::take(Saved const& event) {
         event.value,
         Value{
             .size_bytes = event.size_bytes,
+            .encoded_bytes = event.encoded_bytes,
             .distance = distance_by_age(event.value),
-            .choice = chooser_->choose(event.slot)}
+            .choice = chooser_->choose(event)}
     );
     see(event.usage);
     store_ahead();
@@ -305,6 +318,9 @@ void Executor::Impl::take(Failed const& event) {
     switch (flight.work) {
         case Work::reserve_away:
             value.has_room = false;  // its store fails with it
+            return;
+        case Work::encode:
+            encode_failed(flight.value, value, event);
             return;
         case Work::store:
             store_failed(flight.value, value, event);

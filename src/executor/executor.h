@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/result.h"
+#include "executor/advice.h"
 #include "executor/command.h"
 #include "executor/event.h"
 
@@ -72,6 +73,8 @@ struct LedgerView {
 ///     `AboutToWrite`: then it leaves again only by another store.
 ///  4. Optional loads never eat the demand reserve (the largest coming floor seen so far).
 ///  5. Under any plan, also an empty or a random one, 1 to 4 hold.
+///  6. A value with a code is encoded before its store and decoded after its load; where 1 and 3
+///     say load, that is the decode. After an encode that failed it leaves as it is.
 ///
 /// Thread  not thread-safe: the session's one mutex guards it
 /// Order   replies are executed in order; commands of different lanes overlap unless `after` says
@@ -95,9 +98,12 @@ class Executor {
     [[nodiscard]] std::optional<ExecutorState> state() const;
     /// No value has a copy away, not even one under way.
     [[nodiscard]] bool all_on_device() const;
-    /// A save after which the device holds `used_bytes` changes no answer: it may be told later, or
-    /// never if it is dropped before. True while nothing is away and no store would start.
-    [[nodiscard]] bool may_be_told_later(std::int64_t used_bytes) const;
+    /// A save of that advice after which the device holds `used_bytes` changes no answer: it may be
+    /// told later, or never if it is dropped before. True while nothing is away, no store would
+    /// start and no value waits to leave at once.
+    [[nodiscard]] bool may_be_told_later(
+        std::int64_t used_bytes, Advice advice = Advice::when_asked
+    ) const;
     [[nodiscard]] ExecutorOptions const& options() const;
 
   private:

@@ -43,10 +43,11 @@ std::int64_t Executor::Impl::store_ahead_bytes() const {
 }
 
 /// Half the limit, so that what is told at last still finds time to leave; a plan may want a store
-/// at once.
-bool Executor::Impl::may_be_told_later(std::int64_t used_bytes) const {
+/// at once. What is to leave at once waits for a `Point`, which no quiet save brings.
+bool Executor::Impl::may_be_told_later(std::int64_t used_bytes, Advice advice) const {
     std::int64_t const limit = options_.device_bytes;
-    return options_.chooser != ChooserKind::planned && all_on_device() &&
+    return options_.chooser != ChooserKind::planned && advice != Advice::at_once &&
+           values_.about_to_leave() == 0 && all_on_device() &&
            (limit == 0 || used_bytes < std::min(limit / 2, store_ahead_bytes()));
 }
 
@@ -65,7 +66,7 @@ void Executor::Impl::store_ahead() {
         if (start_store(id, false)) {
             continue;
         }
-        if (!ledger_.is_too_large(Pool::nvme, values_.find(id)->size_bytes)) {
+        if (!ledger_.is_too_large(Pool::nvme, values_.find(id)->away_bytes())) {
             return;  // what is full is full for smaller ones, too, or nearly
         }
         ++passed_over;
@@ -82,35 +83,49 @@ bool Executor::Impl::start_store(ValueId id, bool anywhere) {
     );
     for (Pool const pool : pools) {
         bool const allowed = anywhere || pool >= value->choice.pool;
-        if (!allowed || !ledger_.take(pool, value->size_bytes)) {
-            continue;
+        if (allowed && ledger_.take(pool, value->away_bytes())) {
+            store_in(pool, id, *value);
+            return true;
         }
-        BlockId const block{next_block_++};
-        Command& reserve = say(CommandKind::reserve, store_lane(pool), id);
-        reserve.block = block;
-        reserve.pool = pool;
-        reserve.size_bytes = value->size_bytes;
-        CommandId const reserved = reserve.id;
-        flights_[reserved] = {Work::reserve_away, id};
-        Command& store = say(CommandKind::store, store_lane(pool), id);
-        store.block = block;
-        store.pool = pool;
-        store.size_bytes = value->size_bytes;
-        store.after = {reserved};
-        flights_[store.id] = {Work::store, id, reserved};
-        values_.alter(id, *value, [&](Value& v) {
-            v.away = Away::storing;
-            v.has_room = true;
-            v.block = block;
-            v.pool = pool;
-            v.store_fence = store.id;
-        });
-        return true;
     }
     return false;
 }
 
-/// Reserves device room for an absent value and starts its load.
+/// [reserve, store] of room that the ledger granted; [reserve, encode, store] of a value with a
+/// code.
+void Executor::Impl::store_in(Pool pool, ValueId id, Value& value) {
+    BlockId const block{next_block_++};
+    bool const is_coded = value.encoded_bytes > 0;
+    Command& reserve = say(CommandKind::reserve, store_lane(pool), id);
+    reserve.block = block;
+    reserve.pool = pool;
+    reserve.size_bytes = value.away_bytes();
+    CommandId const reserved = reserve.id;
+    flights_[reserved] = {Work::reserve_away, id};
+    CommandId ready = reserved;
+    if (is_coded) {
+        ready = say_run(SideWork::encode, id, block, value.size_bytes, reserved);
+        flights_[ready] = {Work::encode, id};
+    }
+    Command& store = say(CommandKind::store, store_lane(pool), id);
+    store.block = block;
+    store.pool = pool;
+    store.size_bytes = value.away_bytes();
+    store.after = {ready};
+    flights_[store.id] = {Work::store, id, reserved};
+    values_.alter(id, value, [&](Value& v) {
+        v.away = Away::storing;
+        v.has_room = true;
+        v.block = block;
+        v.block_bytes = v.away_bytes();
+        v.block_is_coded = is_coded;
+        v.pool = pool;
+        v.store_fence = store.id;
+    });
+}
+
+/// Reserves device room for an absent value and starts its load: [reserve, load], or [reserve,
+/// load, decode].
 void Executor::Impl::start_load(ValueId id, Value& value, bool optional) {
     Command& reserve = say(CommandKind::reserve, load_lane(value.pool), id);
     reserve.pool = Pool::device;
@@ -120,12 +135,15 @@ void Executor::Impl::start_load(ValueId id, Value& value, bool optional) {
     Command& load = say(CommandKind::load, load_lane(value.pool), id);
     load.block = value.block;
     load.pool = value.pool;
-    load.size_bytes = value.size_bytes;
+    load.size_bytes = value.block_bytes;
     load.after = {reserved};
     if (value.away == Away::storing) {
         load.after.push_back(value.store_fence);
     }
-    CommandId const fence = load.id;
+    CommandId fence = load.id;
+    if (value.block_is_coded) {
+        fence = say_run(SideWork::decode, id, value.block, value.size_bytes, fence);
+    }
     flights_[fence] = {Work::load, id};
     used_bytes_ += value.size_bytes;
     values_.alter(id, value, [&](Value& v) {
@@ -274,7 +292,7 @@ std::string Executor::Impl::why_full() {
     std::string const of_host =
         ledger_.exists(Pool::host) ? why_full(Pool::host) + ", and " : std::string();
     auto const is_long = [this](auto const& entry) {
-        return ledger_.is_too_large(Pool::nvme, values_.find(entry.second)->size_bytes);
+        return ledger_.is_too_large(Pool::nvme, values_.find(entry.second)->away_bytes());
     };
     auto const all_are = [&](auto const& entries) {
         return std::all_of(entries.begin(), entries.end(), is_long);
@@ -314,12 +332,12 @@ void Executor::Impl::release_block(Value const& value) {
     if (value.away == Away::none) {
         return;
     }
-    ledger_.give(value.pool, value.size_bytes);
+    ledger_.give(value.pool, value.block_bytes);
     if (value.has_room) {
         Command& release = say(CommandKind::release, store_lane(value.pool));
         release.block = value.block;
         release.pool = value.pool;
-        release.size_bytes = value.size_bytes;
+        release.size_bytes = value.block_bytes;
     }
 }
 
@@ -370,9 +388,25 @@ void Executor::Impl::away_refused(Value const& value, Failed const& event) {
     }
 }
 
+/// Its code cannot hold the value; its store fails with it, which is no fault of the tier. Without
+/// room it was not tried.
+void Executor::Impl::encode_failed(ValueId id, Value& value, Failed const& event) {
+    if (!value.has_room) {
+        return;
+    }
+    values_.alter(id, value, [](Value& v) { v.encoded_bytes = 0; });
+    if (!event.why.empty()) {
+        say(CommandKind::note, Lane::compute).text =
+            "a tensor could not be encoded (" + event.why + "); it goes as it is";
+    }
+}
+
 void Executor::Impl::store_failed(ValueId id, Value& value, Failed const& event) {
+    bool const encode_has_failed = value.block_is_coded && value.encoded_bytes == 0;
     release_block(value);
-    away_refused(value, event);
+    if (!encode_has_failed) {
+        away_refused(value, event);
+    }
     values_.alter(id, value, [](Value& v) {
         v.away = Away::none;
         v.block = {};

@@ -65,6 +65,7 @@ void ValueTable::take_out(ValueId id, Value const& value) {
     if (value.device != OnDevice::none) {
         held_bytes_ -= value.size_bytes;
     }
+    about_to_leave_ -= value.is_about_to_leave() ? 1 : 0;
 }
 
 void ValueTable::file(ValueId id, Value const& value) {
@@ -78,6 +79,7 @@ void ValueTable::file(ValueId id, Value const& value) {
     if (value.device != OnDevice::none) {
         held_bytes_ += value.size_bytes;
     }
+    about_to_leave_ += value.is_about_to_leave() ? 1 : 0;
 }
 
 }  // namespace spillway

@@ -27,20 +27,33 @@ enum class Away : std::uint8_t { none, storing, stored };
 /// One saved value. `distance` orders by next use: larger is needed later.
 struct Value {
     std::int64_t size_bytes = 0;
+    std::int64_t encoded_bytes = 0;  ///< what its next block takes; 0: it goes as it is
     std::int64_t distance = 0;
     Choice choice;
     OnDevice device = OnDevice::held;
     Away away = Away::none;
     BlockId block{};
     Pool pool = Pool::host;
+    std::int64_t block_bytes = 0;  ///< what the block took, whatever a next one would
+    bool block_is_coded = false;
     bool has_room = false;  ///< the tier granted the block's room
     CommandId store_fence{};
-    CommandId load_fence{};
+    CommandId load_fence{};  ///< of the decode, where there is one
     bool load_ended = true;  ///< the one of `load_fence`
     std::int32_t loads = 0;  ///< in flight; those given up are among them
     bool sole = false;       ///< dropping it gives its bytes back
     bool orphan = false;     ///< nothing refers to it; it waits for its copies in flight
     bool fetched = false;    ///< backward had it; not read ahead again
+
+    /// What a block of it takes from now on.
+    [[nodiscard]] std::int64_t away_bytes() const {
+        return encoded_bytes > 0 ? encoded_bytes : size_bytes;
+    }
+    /// Its store starts as soon as it can.
+    [[nodiscard]] bool is_about_to_leave() const {
+        return choice.advice == Advice::at_once && device == OnDevice::held && away == Away::none &&
+               !fetched;
+    }
 };
 
 /// Values by id, and five ordered views that `alter` keeps in step with their states.
@@ -74,6 +87,8 @@ class ValueTable {
 
     [[nodiscard]] std::int64_t held_bytes() const { return held_bytes_; }
     [[nodiscard]] std::int64_t droppable_bytes() const { return droppable_bytes_; }
+    /// Values whose stores start as soon as they can.
+    [[nodiscard]] std::int64_t about_to_leave() const { return about_to_leave_; }
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(values_.size()); }
 
   private:
@@ -90,6 +105,7 @@ class ValueTable {
     Order orphans_{&memory_};
     std::int64_t held_bytes_ = 0;
     std::int64_t droppable_bytes_ = 0;
+    std::int64_t about_to_leave_ = 0;
 };
 
 }  // namespace spillway

@@ -10,7 +10,20 @@
 
 namespace spillway {
 
+std::string_view Move::name() const {
+    if (is_transfer()) {
+        return is_store() ? "store" : "load";
+    }
+    return name_of(work);
+}
+
 std::size_t Lanes::lane_of(Move const& move) {
+    if (move.work == SideWork::encode) {
+        return 4U;
+    }
+    if (move.work == SideWork::decode) {
+        return move.pool == Pool::host ? 5U : 6U;
+    }
     return (move.pool == Pool::host ? 0U : 2U) + (move.is_store() ? 0U : 1U);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The mover's queues: which store or load may start now, and which must fail because one that it
+// The mover's queues: which move may start now, and which must fail because one that it
 // waits for did (mover.h, Note [How commands wait]). No thread, no clock, no I/O.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "base/place.h"
 #include "base/result.h"
+#include "executor/command.h"
 #include "mover/held_bytes.h"
 #include "tier/slot_table.h"
 
@@ -30,25 +31,33 @@ enum class Route : std::uint8_t {
     staged,    ///< a copy on a stream and then the tier, or the other way, with staging between
 };
 
-/// A store or load that has been given and has not ended.
+/// A store or load, or an encode or decode, that has been given and has not ended.
 struct Move {
     CommandId fence{};
     BlockId block{};
     Pool pool = Pool::host;
-    Direction way = Direction::store;
+    Direction way = Direction::store;  ///< of an encode: store; of a decode: load
+    SideWork work = SideWork::none;    ///< none: a store or load
     Route route = Route::in_place;
     HeldBytes device{};
     std::vector<CommandId> after{};
+    /// The block is a coded one; `device` is an encode's or decode's then, not a store's or load's.
+    bool is_coded = false;
     /// How far the streams of `device` were when it was given.
     std::vector<StreamEventRef> ready{};
-    std::span<std::byte> beside{};  ///< the other side of its copy: the tier's, or staging
+    std::span<std::byte> beside{};  ///< the other side of its copy: the tier's, or staging; of a
+                                    ///< coded block's load what the tier fills
     StreamEventRef begun{};         ///< around its copy, once that is enqueued
     StreamEventRef copied{};
     Interval on_tier{};  ///< as Completion's
     Interval on_stream{};
+    Interval on_codec{};
     bool started = false;
 
     [[nodiscard]] bool is_store() const { return way == Direction::store; }
+    [[nodiscard]] bool is_transfer() const { return work == SideWork::none; }
+    /// "store", "load", "encode", "decode".
+    [[nodiscard]] std::string_view name() const;
     /// Its bytes are where they go for all that waits for its event.
     [[nodiscard]] bool is_on_a_stream() const {
         return copied != nullptr && (route == Route::copied || !is_store());
@@ -64,8 +73,9 @@ struct Failure {
 /// Thread  not thread-safe
 class Lanes {
   public:
-    static constexpr std::size_t kCount = 4;
-    /// Each away pool has a lane for stores and one for loads.
+    static constexpr std::size_t kCount = 7;
+    /// Each away pool has a lane for stores, one for loads and one for decodes: so a decode never
+    /// stands behind one whose load waits for staging that it holds. Encodes have one in all.
     [[nodiscard]] static std::size_t lane_of(Move const& move);
 
     /// Queues a move. Its fence is new (checked). The reference is good until its `end`.

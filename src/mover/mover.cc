@@ -81,6 +81,35 @@ void Mover::load(CommandId fence, BlockId block, HeldBytes to, std::span<Command
     );
 }
 
+void Mover::encode(
+    CommandId fence,
+    BlockId block,
+    HeldBytes from,
+    BlockCode const& code,
+    std::span<CommandId const> after
+) {
+    impl_->set_code(block, code);
+    impl_->give(
+        {.fence = fence,
+         .block = block,
+         .way = Direction::store,
+         .work = SideWork::encode,
+         .device = std::move(from),
+         .after = {after.begin(), after.end()}}
+    );
+}
+
+void Mover::decode(CommandId fence, BlockId block, HeldBytes to, std::span<CommandId const> after) {
+    impl_->give(
+        {.fence = fence,
+         .block = block,
+         .way = Direction::load,
+         .work = SideWork::decode,
+         .device = std::move(to),
+         .after = {after.begin(), after.end()}}
+    );
+}
+
 bool Mover::ended(CommandId fence) const {
     return impl_->ended(fence);
 }
@@ -116,6 +145,21 @@ StreamCounters Mover::stream_counters() const {
 }
 HostMemory const& Mover::staging() const {
     return impl_->staging();
+}
+HostMemory const& Mover::coded_staging() const {
+    return impl_->coded_staging();
+}
+std::int64_t Mover::most_coded_bytes() const {
+    return impl_->most_coded_bytes();
+}
+std::vector<CodingCounters> Mover::coding_counters() const {
+    return impl_->coding_counters();
+}
+Pool Mover::pool_of(BlockId block) const {
+    return impl_->pool_of(block);
+}
+bool Mover::is_coded(BlockId block) const {
+    return impl_->is_coded(block);
 }
 
 }  // namespace spillway

@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "base/place.h"
 #include "base/result.h"
+#include "mover/coding.h"
 #include "mover/device.h"
 #include "mover/held_bytes.h"
 #include "tier/host_memory.h"
@@ -23,10 +24,11 @@
 
 namespace spillway {
 
-/// A store or load that has ended, well or not.
+/// A store, load, encode or decode that has ended, well or not.
 struct Completion {
     CommandId command;
     Result<void> outcome;
+    Interval on_codec = {};   ///< a thread encoded or decoded; measured as `on_tier`
     Interval on_tier = {};    ///< the tier had it; measured where MoverOptions::measure asks
     Interval on_stream = {};  ///< its copy was on the device's stream, by the device's clock
 };
@@ -55,6 +57,11 @@ struct MoverOptions {
     /// Memory that the device copies to and from, for tiers without memory of their own. What is
     /// longer cannot go there.
     HostMemory staging = {};
+    /// Memory for coded bytes between codec and tier: half for blocks that leave, half for those
+    /// that return. Empty: nothing can be encoded.
+    HostMemory coded = {};
+    /// The share of the cores that encode and decode; 0: whoever starts a command does.
+    int codec_threads = 1;
     /// Completions tell from when to when, and stalls of streams are kept. Costs two looks at a
     /// clock for each move.
     bool measure = false;
@@ -68,6 +75,12 @@ struct MoverOptions {
 /// `after` have ended. Commands of different lanes are ordered by `after` alone. Where a fence of
 /// `after` failed the command does not start; it fails itself with Errc::cancelled and the `where`
 /// of the first failure. A fence that is not a command of this mover counts as ended well.
+///
+/// Encodes are on one lane of their own, and decodes on one for each away pool. A decode whose load
+/// failed fails with the load's own error. Encodes and decodes run on threads of the mover, decodes
+/// first where both could, since compute waits for them. Room for coded bytes is taken when an
+/// encode, or the load of a coded block, starts, and given back when the store or decode after it
+/// has ended; what finds none waits. See `encode`.
 ///
 /// Where the host cannot reach the device's memory, a store or load is a copy on the device's
 /// copy-out or copy-in stream. Between streams nothing but events orders: the copy waits there for
@@ -126,6 +139,37 @@ class Mover {
     /// Order   as `store`
     void load(CommandId fence, BlockId block, HeldBytes to, std::span<CommandId const> after);
 
+    /// Encodes the first bytes of `from`, as many as the encoding has, for the room of `block`.
+    /// From here on the block is a coded one: its store stores the coded bytes, which may be fewer
+    /// than the room, and its loads load them, for a decode; both are given no bytes of the device.
+    /// For devices whose memory the host reaches.
+    ///
+    /// Order   once a block, before its store, which names `fence`; `from` as with `store`
+    /// Fails   through its completion: Errc::unsupported, what the codec cannot hold. The store
+    ///         after it is cancelled
+    void encode(
+        CommandId fence,
+        BlockId block,
+        HeldBytes from,
+        BlockCode const& code,
+        std::span<CommandId const> after
+    );
+
+    /// Decodes what a load brought into the first bytes of `to`. `after` names that load.
+    ///
+    /// Order   once after each load of a coded block
+    /// Fails   through its completion: Errc::corrupt, naming the tier; the load's own error
+    void decode(CommandId fence, BlockId block, HeldBytes to, std::span<CommandId const> after);
+
+    /// The longest coded block; 0: nothing can be encoded.
+    [[nodiscard]] std::int64_t most_coded_bytes() const;
+    /// By label and codec, in order of first use.
+    [[nodiscard]] std::vector<CodingCounters> coding_counters() const;
+    /// Of a block that has room.
+    [[nodiscard]] Pool pool_of(BlockId block) const;
+    /// Whether it was given to `encode`.
+    [[nodiscard]] bool is_coded(BlockId block) const;
+
     /// True when the command has ended, well or not, or never was one of ours.
     [[nodiscard]] bool ended(CommandId fence) const;
 
@@ -159,6 +203,7 @@ class Mover {
     [[nodiscard]] StreamCounters stream_counters() const;
     /// As it was given.
     [[nodiscard]] HostMemory const& staging() const;
+    [[nodiscard]] HostMemory const& coded_staging() const;
 
   private:
     class Impl;

@@ -25,6 +25,10 @@ constexpr std::chrono::microseconds kLookEvery{100};
 /// What staging is cut into: a page, as direct I/O wants it.
 constexpr std::int64_t kStagingUnitBytes = 4096;
 
+bool names(std::vector<CommandId> const& fences, CommandId fence) {
+    return std::find(fences.begin(), fences.end(), fence) != fences.end();
+}
+
 Error cancelled(Failure const& failure) {
     return {
         Errc::cancelled,
@@ -46,6 +50,7 @@ Mover::Impl::Impl(
       device_(std::move(device)),
       host_(std::move(host)),
       nvme_(std::move(nvme)),
+      coded_staging_(options_.coded),
       staging_(std::ssize(options_.staging.bytes()), kStagingUnitBytes) {
     SPILLWAY_ASSERT(device_ != nullptr, "a mover has a device");
     if (options_.measure && !device_->is_host()) {
@@ -54,6 +59,7 @@ Mover::Impl::Impl(
     }
     if (options_.own_thread) {
         starter_ = std::thread([this] { run_starter(); });
+        start_codec_threads();
     }
 }
 
@@ -73,6 +79,7 @@ Mover::Impl::~Impl() {
         Lock lock(guard_);
         wait_until(lock, "a session that closes", [this] { return lanes_.under_way() == 0; });
     }
+    stop_codec_threads();
     rooms_.clear();  // before the tiers; and those before what their threads may still touch
     host_.reset();
     nvme_.reset();
@@ -123,15 +130,18 @@ void Mover::Impl::release(BlockId block) noexcept {
     auto const room = rooms_.find(block);
     SPILLWAY_ASSERT(room != rooms_.end(), "a block is released once, after it was reserved");
     SPILLWAY_ASSERT(room->second.moves == 0, "a block is released after its stores and loads");
+    give_coded_staging_back(block, room->second);
     bytes = std::move(room->second.bytes);
     rooms_.erase(room);
 }
 
 void Mover::Impl::give(Move move) {
-    SPILLWAY_ASSERT(!move.device.bytes.empty(), "a block has at least one byte");
     Lock lock(guard_);
     auto const room = rooms_.find(move.block);
     SPILLWAY_ASSERT(room != rooms_.end(), "a block is reserved before it is used");
+    move.is_coded = room->second.coded.has_value();
+    bool const has_bytes = (move.is_coded && move.is_transfer()) || !move.device.bytes.empty();
+    SPILLWAY_ASSERT(has_bytes, "a block has at least one byte");
     move.pool = room->second.pool;
     move.route = route_of(room->second);
     ++room->second.moves;
@@ -154,7 +164,10 @@ void Mover::Impl::start_ready(std::size_t lane, Lock& lock) {
         }
         lanes_.start(*move);
         if (failure) {
-            Error const error = cancelled(*failure);
+            // What a load says for itself is what whoever waits for its decode is to hear.
+            bool const is_own =
+                move->work == SideWork::decode && names(move->after, failure->first);
+            Error const error = is_own ? failure->error : cancelled(*failure);
             end(move->fence, error, std::move(failure));
         } else {
             start(*move, lock);
@@ -166,7 +179,11 @@ void Mover::Impl::start_ready(std::size_t lane, Lock& lock) {
 void Mover::Impl::start(Move& move, Lock& lock) {
     switch (move.route) {
         case Route::in_place:
-            call_tier(move.fence, move.device.bytes, lock);
+            if (move.is_transfer()) {
+                call_tier(move.fence, bytes_for_tier(move), lock);
+            } else {
+                start_coding(move, lock);
+            }
             return;
         case Route::copied:
             enqueue_copy(move);
@@ -224,9 +241,11 @@ void Mover::Impl::fail(CommandId fence, Error const& error) {
 void Mover::Impl::end(CommandId fence, Result<void> outcome, std::optional<Failure> failure) {
     Move move = lanes_.end(fence, std::move(failure));
     give_staging_back(move);
+    give_coded_staging_back(move, outcome.ok());
     --rooms_.at(move.block).moves;
     ended_.push_back(
-        {{fence, std::move(outcome), move.on_tier, move.on_stream}, std::move(move.device.hold)}
+        {{fence, std::move(outcome), move.on_codec, move.on_tier, move.on_stream},
+         std::move(move.device.hold)}
     );
     ended_count_.fetch_add(1, std::memory_order_release);
     wake_starter();
@@ -306,8 +325,8 @@ void Mover::Impl::say_who_waits(char const* who, std::chrono::nanoseconds waited
         who,
         waited.count() / 1'000'000'000,
         tier(oldest->pool)->name(),
-        oldest->is_store() ? "store" : "load",
-        format_size(std::ssize(oldest->device.bytes)),
+        oldest->name(),
+        format_size(rooms_.at(oldest->block).bytes.size_bytes()),
         oldest->fence.number,
         oldest->started ? "not ended" : "not started",
         lanes_.under_way()

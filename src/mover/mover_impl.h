@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The inside of the mover: its lock, its own thread, the order in which tiers are called, and the
-// copies that are on the device's streams.
+// The inside of the mover: its lock, its own threads, the order in which tiers are called, the
+// copies that are on the device's streams, and what is encoded and decoded.
 #pragma once
 
 #include "base/assert.h"
@@ -62,16 +62,43 @@ class Mover::Impl {
     Tier* tier(Pool pool) const;
     TierCounters counters(Pool pool) const;
     HostMemory const& staging() const { return options_.staging; }
+    HostMemory const& coded_staging() const { return options_.coded; }
+    std::int64_t most_coded_bytes() const { return coded_staging_.most_bytes(); }
+    std::vector<CodingCounters> coding_counters() const {
+        std::lock_guard const lock(guard_);
+        return tally_.all();
+    }
+    Pool pool_of(BlockId block) const {
+        std::lock_guard const lock(guard_);
+        return rooms_.at(block).pool;
+    }
+    bool is_coded(BlockId block) const {
+        std::lock_guard const lock(guard_);
+        return rooms_.at(block).coded.has_value();
+    }
+    void set_code(BlockId block, BlockCode const& code);
     StreamCounters stream_counters() const {
         std::lock_guard const lock(guard_);
         return streams_;
     }
 
   private:
+    /// Of a room for a coded block.
+    struct Coded {
+        BlockCode code;
+        std::int64_t size_bytes = 0;       ///< once it has been encoded
+        std::span<std::byte> beside = {};  ///< from its encode to the end of its store
+    };
+    /// What a load brought, until its decode has ended.
+    struct Brought {
+        BlockId block;
+        std::span<std::byte> beside;
+    };
     struct Room {
         Pool pool = Pool::host;
         Reservation bytes;
         std::int64_t moves = 0;  ///< given and not ended
+        std::optional<Coded> coded = std::nullopt;
     };
     struct Ended {
         Completion completion;
@@ -97,6 +124,19 @@ class Mover::Impl {
     template <typename Condition>
     std::int64_t wait_until(Lock& lock, char const* who, Condition const& condition);
     void say_who_waits(char const* who, std::chrono::nanoseconds waited) const;
+
+    // The part of codecs: coded_moves.cc.
+    void start_codec_threads();
+    void stop_codec_threads();
+    void run_codec();
+    [[nodiscard]] bool take_coded_staging(Move& move);
+    void give_coded_staging_back(Move const& move, bool ended_well);
+    void give_coded_staging_back(BlockId block, Room& room) noexcept;
+    [[nodiscard]] std::span<std::byte> bytes_for_tier(Move const& move) const;
+    void start_coding(Move& move, Lock& lock);
+    void do_coding(CommandId fence, Lock& lock);
+    [[nodiscard]] Result<void> encode_now(Move& move, Lock& lock);
+    [[nodiscard]] Result<void> decode_now(Move& move, Lock& lock);
 
     // The part of streams: stream_moves.cc.
     [[nodiscard]] Route route_of(Room const& room);
@@ -129,6 +169,12 @@ class Mover::Impl {
     std::vector<Ended> ended_;
     std::atomic<std::int64_t> ended_count_{0};
 
+    CodedStaging coded_staging_;
+    CodingTally tally_;
+    std::unordered_map<CommandId, Brought> brought_;  ///< by load
+    std::array<std::deque<CommandId>, 2> to_code_;    ///< started: encodes, decodes
+    std::condition_variable codec_cv_;
+
     ExtentPool staging_;
     std::array<std::deque<CommandId>, 2> copies_;  ///< on the copy-out and copy-in stream, in order
     std::vector<CommandId> loaded_;                ///< staging is filled, the copy in is due
@@ -143,7 +189,9 @@ class Mover::Impl {
 
     bool starter_needed_ = false;
     bool stopping_ = false;
-    std::thread starter_;  ///< last: it uses all of the above
+    bool codecs_stopping_ = false;
+    std::vector<std::thread> codecs_;
+    std::thread starter_;  ///< last, as those: they use all of the above
 };
 
 }  // namespace spillway

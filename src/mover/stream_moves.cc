@@ -51,7 +51,7 @@ void Mover::Impl::note_positions(Move& move) {
 /// False: there is no room now.
 bool Mover::Impl::take_staging(Move& move) {
     if (move.route != Route::staged) {
-        return true;
+        return take_coded_staging(move);
     }
     std::int64_t const size_bytes = rooms_.at(move.block).bytes.size_bytes();
     std::optional<std::int64_t> const first = staging_.take(size_bytes);

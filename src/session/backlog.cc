@@ -18,8 +18,8 @@ bool comes_before(Backlog::Save const& save, ValueId value) {
 
 }  // namespace
 
-void Backlog::add(ValueId value, std::int64_t size_bytes, Slot slot) {
-    Save save{value, size_bytes, std::move(slot)};
+void Backlog::add(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs const& as) {
+    Save save{value, size_bytes, std::move(slot), as};
     // At the end, but for threads that save at the same time.
     auto const place = saves_.empty() || saves_.back().value < value
                            ? saves_.end()

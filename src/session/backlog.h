@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/ids.h"
+#include "session/saved_as.h"
 #include "trace/slot.h"
 
 #include <cstdint>
@@ -21,10 +22,11 @@ class Backlog {
         ValueId value;
         std::int64_t size_bytes = 0;
         Slot slot;
+        SavedAs as;
         bool dropped = false;
     };
 
-    void add(ValueId value, std::int64_t size_bytes, Slot slot);
+    void add(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs const& as = {});
     /// True when the value was here; it never will be told of then.
     bool drop(ValueId value);
     /// Hands over what is left, by value, and is empty afterwards.

@@ -43,7 +43,8 @@ Error const* Loop::failure_of(Command const& command) {
 void Loop::fail(Command const& command, Error const& error) {
     std::lock_guard const lock(mutex_);
     failed_.emplace(command.id, error);
-    bool const is_a_fault = error.code != Errc::cancelled && command.kind != CommandKind::load;
+    bool const is_return = command.kind == CommandKind::load || command.work == SideWork::decode;
+    bool const is_a_fault = error.code != Errc::cancelled && !is_return;
     queued_.push_back(Failed{
         command.id, error.code == Errc::tier_full, is_a_fault ? error.message() : ""});
 }
@@ -76,6 +77,9 @@ Result<void> Loop::execute(Command const& command) {
             return {};
         case CommandKind::load:
             load(command);
+            return {};
+        case CommandKind::run:
+            run(command);
             return {};
         case CommandKind::bind:
             return bind(command);
@@ -129,13 +133,15 @@ void Loop::release(Command const& command) {
     mover_->release_device(memory);
 }
 
+/// A coded block's bytes are the mover's.
 void Loop::store(Command const& command) {
-    HeldBytes source = driver_.bytes_of(command.value);
-    if (source.bytes.empty()) {
+    bool const is_coded = mover_->is_coded(command.block);
+    HeldBytes source = is_coded ? HeldBytes{} : driver_.bytes_of(command.value);
+    if (source.bytes.empty() && !is_coded) {
         fail(command, Error{Errc::cancelled, "nothing refers to the value any more", ""});
         return;
     }
-    Moving move = moving(command, std::ssize(source.bytes));
+    Moving move = moving(command, is_coded ? command.size_bytes : std::ssize(source.bytes));
     {
         std::lock_guard const lock(mutex_);
         in_flight_.emplace(command.id, std::move(move));
@@ -143,22 +149,28 @@ void Loop::store(Command const& command) {
             journeys_.of(command.value).pool = command.pool;
         }
     }
-    mover_->store(command.id, command.block, std::move(source), {});
+    mover_->store(command.id, command.block, std::move(source), command.after);
 }
 
 void Loop::load(Command const& command) {
-    HeldBytes target;
     Moving move = moving(command, command.size_bytes);
+    HeldBytes target = mover_->is_coded(command.block) ? HeldBytes{} : target_of(command);
     {
         std::lock_guard const lock(mutex_);
-        Returning const& returning = returning_.at(command.value);
-        target.bytes = {
-            static_cast<std::byte*>(returning.memory),
-            static_cast<std::size_t>(command.size_bytes)};
-        target.streams = {returning.stream};
         in_flight_.emplace(command.id, std::move(move));
     }
     mover_->load(command.id, command.block, std::move(target), command.after);
+}
+
+/// The reserved device bytes of a value that returns.
+HeldBytes Loop::target_of(Command const& command) const {
+    std::lock_guard const lock(mutex_);
+    Returning const& returning = returning_.at(command.value);
+    HeldBytes target;
+    target.bytes = {
+        static_cast<std::byte*>(returning.memory), static_cast<std::size_t>(command.size_bytes)};
+    target.streams = {returning.stream};
+    return target;
 }
 
 Result<void> Loop::bind(Command const& command) {

@@ -6,10 +6,12 @@
 
 #include "base/ids.h"
 #include "base/place.h"
+#include "codec/codec.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 
 namespace spillway {
 
@@ -19,6 +21,8 @@ struct Journey {
     bool came_free = false;      ///< and gave its bytes back: nothing else held them
     std::int64_t returned = 0;   ///< how often it came back
     std::int64_t waited_ns = 0;  ///< that compute waited for its store and loads
+    std::optional<Codec> codec;  ///< that its stored copy is encoded with; none: it went as it was
+    bool was_refused = false;    ///< a codec could not give it back
 };
 
 /// The journeys of the last values; ids are in the order of their saving. A session that is entered

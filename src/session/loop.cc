@@ -134,14 +134,15 @@ void Loop::collect() {
     std::lock_guard const lock(mutex_);
     for (Completion const& ended : completions) {
         trace_ended(ended);
-        in_flight_.erase(ended.command);
+        std::optional<Moving> moved;
+        if (auto const at = in_flight_.extract(ended.command)) {
+            moved = std::move(at.mapped());
+        }
         if (ended.outcome.ok()) {
             queued_.push_back(Finished{ended.command});
             continue;
         }
-        Error const& error = ended.outcome.error();
-        queued_.push_back(Failed{ended.command, error.code == Errc::tier_full, error.message()});
-        failed_.emplace(ended.command, error);
+        queued_.push_back(failed(ended, moved));
     }
 }
 
@@ -167,6 +168,8 @@ void Loop::sort_dropped() {
     for (ValueId const value : dropped_now_) {
         if (!backlog_.drop(value)) {
             queued_.push_back(Dropped{value});
+            encodings_.erase(value);
+            refused_.erase(value);
         }
     }
     dropped_now_.clear();
@@ -180,13 +183,13 @@ void Loop::tell_backlog(std::vector<Command>& commands) {
     std::int64_t used = usage().used_bytes;
     for (Backlog::Save& save : backlog_.take()) {
         used += save.size_bytes;
-        tell(Saved{save.value, save.size_bytes, std::move(save.slot), {used, used}}, commands);
+        tell(save_event(std::move(save), {used, used}), commands);
     }
 }
 
 /// Called with the mutex held.
-bool Loop::may_be_told_later(std::int64_t size_bytes) const {
-    return executor_.may_be_told_later(device_->used_bytes() + size_bytes);
+bool Loop::may_be_told_later(std::int64_t size_bytes, SavedAs const& as) const {
+    return executor_.may_be_told_later(device_->used_bytes() + size_bytes, as.advice);
 }
 
 /// What queued events and untold saves are answered by, before a program event. Called with the
@@ -269,21 +272,22 @@ void Loop::take(Event const& event) {
 }
 
 /// The way of a save where there is nothing to tell and nothing to decide: no event, no turn.
-bool Loop::saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot) {
+bool Loop::saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot, SavedAs const& as) {
     bool const something_ended = mover_->has_completions();
     std::lock_guard const lock(mutex_);
     ++report_.saved_values;
     report_.saved_bytes += size_bytes;
     sort_dropped();
-    if (something_ended || !queued_.empty() || !may_be_told_later(size_bytes)) {
+    if (something_ended || !queued_.empty() || !may_be_told_later(size_bytes, as)) {
         return false;
     }
-    backlog_.add(value, size_bytes, std::move(slot));
+    backlog_.add(value, size_bytes, std::move(slot), as);
     return true;
 }
 
-void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot) {
-    if (saved_quietly(value, size_bytes, slot)) {
+void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs const& asked) {
+    SavedAs const as = possible(asked, size_bytes);
+    if (saved_quietly(value, size_bytes, slot, as)) {
         return;
     }
     Turn const turn(turn_);
@@ -293,9 +297,9 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot) {
     {
         std::lock_guard const lock(mutex_);
         take_queued(commands);
-        told_later = may_be_told_later(size_bytes);
+        told_later = may_be_told_later(size_bytes, as);
         if (told_later) {
-            backlog_.add(value, size_bytes, std::move(slot));
+            backlog_.add(value, size_bytes, std::move(slot), as);
         }
     }
     if (!told_later) {
@@ -303,7 +307,7 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot) {
         std::lock_guard const lock(mutex_);
         tell_backlog(commands);
         Usage const now = usage();
-        tell(Saved{value, size_bytes, std::move(slot), now}, commands);
+        tell(save_event({value, size_bytes, std::move(slot), as}, now), commands);
         if (!sole.empty()) {
             tell(Point{std::move(sole), now}, commands);
         }
@@ -317,6 +321,10 @@ Result<void> Loop::need(ValueId value) {
     for (;;) {
         std::vector<Command> commands;
         collect();
+        if (std::optional<Error> refusal = refusal_of(value)) {
+            write_flight_record();
+            return std::move(*refusal);
+        }
         {
             std::lock_guard const lock(mutex_);
             commands = catch_up();

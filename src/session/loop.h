@@ -13,6 +13,7 @@
 #include "session/driver.h"
 #include "session/flight_recorder.h"
 #include "session/journey.h"
+#include "session/saved_as.h"
 #include "session/trace_recorder.h"
 #include "timeline/report.h"
 
@@ -40,6 +41,8 @@ struct LoopOptions {
     /// measures then (MoverOptions).
     std::string trace_file;
     bool keep_trace = false;  ///< without a file, too: for `write_trace_now`; of fewer steps
+    NonFinite non_finite = NonFinite::keep;
+    std::uint64_t seed = 0;  ///< of stochastic codecs: equal runs of equal seeds give equal bits
 };
 
 /// Thread  program events from any number of program threads, which take turns: a reply is carried
@@ -73,11 +76,15 @@ class Loop {
     void phase(Phase phase);
     void backward_order(std::vector<ValueId> values);
     void plan(Plan plan);
-    /// Autograd saved `value`, of `size_bytes` as the device rounds.
-    void saved(ValueId value, std::int64_t size_bytes, Slot slot);
+    /// Autograd saved `value`, of `size_bytes` as the device rounds, which is to leave as was
+    /// asked. Where the encoding would take no fewer bytes, does not fit the mover's staging or is
+    /// not of all of the value, and on a device that the host does not reach, it goes as it is.
+    void saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs const& asked = {});
     /// After it the value is on the device, with the driver's storage bound.
     ///
-    /// Fails   the load's error, with the tensor's description in front; Errc::out_of_memory
+    /// Fails   the load's error, with the tensor's description in front, a corrupt coded block's
+    ///         too; Errc::out_of_memory; Errc::unsupported: NonFinite::refuse, and its codec cannot
+    ///         give it back
     [[nodiscard]] Result<void> need(ValueId value);
     /// The program has the value and may write it: after it no copy of it counts.
     void about_to_write(ValueId value);
@@ -117,13 +124,18 @@ class Loop {
         void* memory = nullptr;
         StreamId stream;
     };
-    /// A store or load that the mover has.
+    /// A store, load, encode or decode that the mover has.
     struct Moving {
         CommandKind kind = CommandKind::store;
+        SideWork work = SideWork::none;
         Pool pool = Pool::host;
         ValueId value{};
         std::int64_t size_bytes = 0;
         std::string text{};  ///< of the value; empty where there is no trace
+
+        [[nodiscard]] bool is_leaving() const {
+            return kind == CommandKind::store || work == SideWork::encode;
+        }
     };
 
     void see_peak();
@@ -135,9 +147,11 @@ class Loop {
     void collect();
     void take_queued(std::vector<Command>& commands);
     void sort_dropped();
-    [[nodiscard]] bool saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot);
+    [[nodiscard]] bool saved_quietly(
+        ValueId value, std::int64_t size_bytes, Slot& slot, SavedAs const& as
+    );
     void tell_backlog(std::vector<Command>& commands);
-    [[nodiscard]] bool may_be_told_later(std::int64_t size_bytes) const;
+    [[nodiscard]] bool may_be_told_later(std::int64_t size_bytes, SavedAs const& as) const;
     void tell(Event const& event, std::vector<Command>& commands);
     [[nodiscard]] Result<void> execute(std::vector<Command> const& commands);
     [[nodiscard]] Result<void> execute(Command const& command);
@@ -148,6 +162,19 @@ class Loop {
     void release(Command const& command);
     void store(Command const& command);
     void load(Command const& command);
+    [[nodiscard]] HeldBytes target_of(Command const& command) const;
+
+    // The part of codecs: loop_codecs.cc.
+    [[nodiscard]] SavedAs possible(SavedAs const& as, std::int64_t size_bytes) const;
+    [[nodiscard]] Saved save_event(Backlog::Save save, Usage usage);
+    void run(Command const& command);
+    void encode(Command const& command);
+    void decode(Command const& command);
+    [[nodiscard]] Failed failed(Completion const& ended, std::optional<Moving> const& moved);
+    void encode_refused(ValueId value, Error const& error);
+    [[nodiscard]] std::optional<Error> refusal_of(ValueId value) const;
+    void add_codecs(Report& report) const;
+
     [[nodiscard]] Result<void> make_own_room(std::int64_t size_bytes);
     [[nodiscard]] Result<void> make_room_once(std::int64_t size_bytes);
     [[nodiscard]] Result<void> bind(Command const& command);
@@ -178,6 +205,8 @@ class Loop {
     std::unordered_map<CommandId, Error> failed_;
     std::unordered_map<CommandId, Moving> in_flight_;
     std::unordered_map<ValueId, Returning> returning_;
+    std::unordered_map<ValueId, SavedAs> encodings_;  ///< of values that the executor knows
+    std::unordered_map<ValueId, Error> refused_;      ///< under NonFinite::refuse: why
     std::optional<std::ofstream> log_;
     std::optional<FlightRecorder> recorder_;
     std::optional<TraceRecorder> trace_;

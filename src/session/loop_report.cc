@@ -43,6 +43,12 @@ void add_tiers(Report& report, TierCounters const& host, TierCounters const& nvm
     report.staging_bytes = host.staging_bytes + nvme.staging_bytes;
 }
 
+void add_staging(Report& report, HostMemory const& staging) {
+    report.staging_bytes += std::ssize(staging.bytes());
+    report.host_requested_bytes += staging.requested_bytes();
+    report.host_locked_bytes += staging.locked_bytes();
+}
+
 }  // namespace
 
 /// Compute has waited until now.
@@ -55,7 +61,7 @@ void Loop::count_stall(Moving const& waited_for, std::int64_t waited_ns) {
     if (admitting_since_ns_) {
         admitting_since_ns_ = now_ns;
     }
-    bool const is_store = waited_for.kind == CommandKind::store;
+    bool const is_store = waited_for.is_leaving();
     StallCause const in_memory = is_store ? StallCause::copy_out : StallCause::copy_in;
     std::lock_guard const lock(mutex_);
     (is_store ? report_.stall_store_ns : report_.stall_load_ns) += waited_ns;
@@ -83,7 +89,10 @@ void Loop::admitted_until(std::int64_t end_ns) {
 
 Loop::Moving Loop::moving(Command const& command, std::int64_t size_bytes) {
     std::string text = trace_ ? driver_.describe(command.value) : "";
-    return {command.kind, command.pool, command.value, size_bytes, std::move(text)};
+    // A run names no pool: it is its block's.
+    Pool const pool =
+        command.kind == CommandKind::run ? mover_->pool_of(command.block) : command.pool;
+    return {command.kind, command.work, pool, command.value, size_bytes, std::move(text)};
 }
 
 Result<void> Loop::open_trace() {
@@ -105,13 +114,20 @@ void Loop::trace_ended(Completion const& ended) {
         return;
     }
     Moving const& move = at->second;
-    bool const is_store = move.kind == CommandKind::store;
+    bool const is_store = move.is_leaving();
     Span span;
     span.lane = is_store ? Lane::copy_out : Lane::copy_in;
     span.what = name_of(move.kind);
+    if (move.kind == CommandKind::run) {
+        span.lane = Lane::side;
+        span.what = name_of(move.work);
+    }
     span.value = move.value;
     span.size_bytes = move.size_bytes;
     span.text = move.text;
+    if (ended.on_codec.is_measured()) {
+        trace_->moved(span, ended.on_codec);
+    }
     if (ended.on_stream.is_measured()) {
         trace_->moved(span, ended.on_stream);
     }
@@ -175,10 +191,9 @@ Report Loop::report() {
     report.device_other_bytes = device_->other_bytes();
     add_streams(report, mover_->stream_counters());
     add_tiers(report, mover_->counters(Pool::host), mover_->counters(Pool::nvme));
-    HostMemory const& staging = mover_->staging();
-    report.staging_bytes += std::ssize(staging.bytes());
-    report.host_requested_bytes += staging.requested_bytes();
-    report.host_locked_bytes += staging.locked_bytes();
+    add_staging(report, mover_->staging());
+    add_staging(report, mover_->coded_staging());
+    add_codecs(report);
     return report;
 }
 

@@ -91,6 +91,8 @@ class Blocks final : public Driver {
 };
 
 struct Rig {
+    static constexpr std::int64_t kCodedBytes = 4_MiB;
+
     explicit Rig(
         std::int64_t limit_bytes,
         std::vector<Fault> faults = {},
@@ -98,7 +100,9 @@ struct Rig {
         std::int64_t away_bytes = 64_MiB,
         ChooserKind chooser = ChooserKind::online,
         Pool away = Pool::nvme,
-        std::string trace_file = {}
+        std::string trace_file = {},
+        NonFinite non_finite = NonFinite::keep,
+        std::int64_t coded_bytes = kCodedBytes
     ) {
         device = CpuDevice::open({.limit_bytes = limit_bytes}).value();
         auto faulty = std::make_unique<FaultyTier>(
@@ -111,7 +115,8 @@ struct Rig {
             device,
             std::move(places[0]),
             std::move(places[1]),
-            MoverOptions{.measure = !trace_file.empty()}
+            MoverOptions{
+                .coded = map_host_memory(coded_bytes).value(), .measure = !trace_file.empty()}
         );
         driver = std::make_unique<Blocks>(*device);
         LoopOptions options;
@@ -120,6 +125,8 @@ struct Rig {
             away_bytes;
         options.record_events = std::move(log);
         options.trace_file = std::move(trace_file);
+        options.keep_trace = true;
+        options.non_finite = non_finite;
         loop = std::make_unique<Loop>(options, device, std::move(mover), *driver);
         EXPECT_TRUE(loop->open_log().ok());
         EXPECT_TRUE(loop->open_trace().ok());
@@ -151,6 +158,26 @@ struct Rig {
         loop->saved(value, device->size_of(*block), Slot{"test", 0, 0});
         driver->sole.push_back(value);  // the next operator lets go of it
         return value;
+    }
+
+    /// Values that may come back a little different.
+    Result<ValueId> save_floats(std::vector<float> const& values, SavedAs const& as) {
+        std::size_t const size = values.size() * sizeof(float);
+        Result<void*> const block = allocate(static_cast<std::int64_t>(size));
+        if (!block.ok()) {
+            return block.error();
+        }
+        ValueId const value{next++};
+        std::memcpy(*block, values.data(), size);
+        driver->put(value, *block);
+        loop->saved(value, device->size_of(*block), Slot{"test", 0, 0}, as);
+        driver->sole.push_back(value);
+        return value;
+    }
+    std::vector<float> floats_of(ValueId value, std::size_t count) const {
+        std::vector<float> values(count);
+        std::memcpy(values.data(), driver->at(value), count * sizeof(float));
+        return values;
     }
 
     /// Room is made for each of them.

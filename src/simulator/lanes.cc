@@ -30,7 +30,10 @@ FenceState Fences::of(std::vector<CommandId> const& ids) const {
 
 void VirtualLanes::push(Transfer transfer) {
     fences_.set(transfer.command.id, FenceState::pending);
-    queues_[static_cast<std::size_t>(transfer.command.lane)].push_back(std::move(transfer));
+    std::size_t const queue = transfer.command.work == SideWork::decode
+                                  ? kDecodes
+                                  : 1 + static_cast<std::size_t>(transfer.command.lane);
+    queues_[queue].push_back(std::move(transfer));
 }
 
 std::optional<TransferEnd> VirtualLanes::advance(std::int64_t until_ns) {
@@ -56,16 +59,17 @@ std::optional<TransferEnd> VirtualLanes::advance(std::int64_t until_ns) {
 
 /// Starts what can start. One that cannot, because a fence of its failed, ends at once.
 std::optional<TransferEnd> VirtualLanes::start_heads() {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        if (active_[lane] || queues_[lane].empty()) {
+    for (std::deque<Transfer>& queue : queues_) {
+        if (queue.empty()) {
             continue;
         }
-        FenceState const state = fences_.of(queues_[lane].front().command.after);
-        if (state == FenceState::pending || state == FenceState::unknown) {
+        auto const lane = static_cast<std::size_t>(queue.front().command.lane);
+        FenceState const state = fences_.of(queue.front().command.after);
+        if (active_[lane] || state == FenceState::pending || state == FenceState::unknown) {
             continue;
         }
-        Transfer transfer = std::move(queues_[lane].front());
-        queues_[lane].pop_front();
+        Transfer transfer = std::move(queue.front());
+        queue.pop_front();
         if (state == FenceState::failed) {
             fences_.set(transfer.command.id, FenceState::failed);
             return TransferEnd{std::move(transfer), false, false, now_ns_, now_ns_};
@@ -75,13 +79,22 @@ std::optional<TransferEnd> VirtualLanes::start_heads() {
     return std::nullopt;
 }
 
+MachineLink const* VirtualLanes::link_for(Command const& command) const {
+    if (command.lane == Lane::side) {
+        return command.work == SideWork::decode ? &decoder_ : &encoder_;
+    }
+    return link_of(machine_, command.lane);
+}
+
 void VirtualLanes::start(Transfer transfer, std::optional<Active>& place) {
     Active active;
-    active.link = link_of(machine_, transfer.command.lane);
+    active.link = link_for(transfer.command);
     double const draw =
         static_cast<double>(random_() >> 11) / static_cast<double>(std::uint64_t{1} << 53);
     double const factor = 1.0 + jitter_ * (2.0 * draw - 1.0);
-    active.left_bytes = static_cast<double>(transfer.command.size_bytes) * factor;
+    bool const takes_time = !std::isinf(active.link->rate_bytes_per_s);
+    active.left_bytes =
+        takes_time ? static_cast<double>(transfer.command.size_bytes) * factor : 0.0;
     active.start_ns = now_ns_;
     active.moves_from_ns = now_ns_ + active.link->latency_ns;
     active.transfer = std::move(transfer);

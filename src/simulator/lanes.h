@@ -41,7 +41,7 @@ class Fences {
     std::vector<FenceState> states_;
 };
 
-/// A store or load on its way.
+/// A store, load or run on its way.
 struct Transfer {
     Command command;
     bool fails = false;  ///< at its end
@@ -60,12 +60,20 @@ struct TransferEnd {
 /// A link gives its one-way rate, or its both-ways rate while the link in the other direction moves
 /// bytes too. Links of one share group are slowed down by one factor when together they would be
 /// faster than the group. Rates change only when a transfer starts or ends to move bytes.
+/// The side lane runs one encode or decode at a time, at a rate of its own; decodes, which compute
+/// waits for, go first, each kind in order.
 class VirtualLanes {
   public:
     static constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max() / 4;
 
     VirtualLanes(Machine const& machine, Fences& fences, std::uint64_t seed, double jitter)
         : machine_(machine), fences_(fences), random_(seed), jitter_(jitter) {}
+
+    /// Of raw bytes; without this call runs take no time.
+    void set_codec_rates(double encode_bytes_per_s, double decode_bytes_per_s) {
+        encoder_.rate_bytes_per_s = encoder_.both_ways_rate_bytes_per_s = encode_bytes_per_s;
+        decoder_.rate_bytes_per_s = decoder_.both_ways_rate_bytes_per_s = decode_bytes_per_s;
+    }
 
     void push(Transfer transfer);
 
@@ -76,6 +84,11 @@ class VirtualLanes {
     [[nodiscard]] std::int64_t now_ns() const { return now_ns_; }
 
   private:
+    /// Between one place and itself, so that no link is its way back.
+    static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    inline static MachineLink const kAtOnce{
+        Pool::device, Pool::device, kInfinity, kInfinity, 0, ""};
+
     struct Active {
         Transfer transfer;
         MachineLink const* link = nullptr;
@@ -85,7 +98,11 @@ class VirtualLanes {
         std::int64_t moves_from_ns = 0;  ///< its latency is over
     };
 
+    static constexpr std::size_t kDecodes = 0;  ///< before the queues of the lanes
+    static constexpr std::size_t kQueues = 1 + kLanes;
+
     [[nodiscard]] std::optional<TransferEnd> start_heads();
+    [[nodiscard]] MachineLink const* link_for(Command const& command) const;
     void start(Transfer transfer, std::optional<Active>& place);
     void set_rates();
     void share_groups();
@@ -98,8 +115,10 @@ class VirtualLanes {
     Fences& fences_;
     std::mt19937_64 random_;
     double jitter_;
+    MachineLink encoder_ = kAtOnce;
+    MachineLink decoder_ = kAtOnce;
     std::int64_t now_ns_ = 0;
-    std::array<std::deque<Transfer>, kLanes> queues_;
+    std::array<std::deque<Transfer>, kQueues> queues_;
     std::array<std::optional<Active>, kLanes> active_;
 };
 

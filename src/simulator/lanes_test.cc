@@ -102,5 +102,64 @@ TEST_F(Lanes, time_passes_with_nothing_to_do) {
     EXPECT_EQ(next(), Pair(0, 1500));
 }
 
+class SideLane : public Lanes {
+  protected:
+    SideLane() { lanes_.set_codec_rates(1e9, 0.5e9); }
+    void run(
+        std::int64_t id, SideWork work, std::int64_t size_bytes, std::vector<CommandId> after = {}
+    ) {
+        Command command;
+        command.id = CommandId{id};
+        command.kind = CommandKind::run;
+        command.lane = Lane::side;
+        command.work = work;
+        command.size_bytes = size_bytes;
+        command.after = std::move(after);
+        lanes_.push({command, false});
+    }
+};
+
+TEST_F(SideLane, has_a_rate_for_each_work) {
+    run(0, SideWork::encode, 1000);
+    EXPECT_EQ(next(), Pair(0, 1000));
+    run(1, SideWork::decode, 1000);
+    EXPECT_EQ(next(), Pair(1, 3000));
+}
+
+TEST_F(SideLane, runs_one_at_a_time_and_decodes_first) {
+    run(0, SideWork::encode, 1000);
+    run(1, SideWork::encode, 1000);
+    EXPECT_EQ(next(), Pair(0, 1000));
+    run(2, SideWork::decode, 1000);
+    EXPECT_EQ(next(), Pair(2, 3000));
+    EXPECT_EQ(next(), Pair(1, 4000));
+}
+
+TEST_F(SideLane, a_decode_that_waits_holds_no_encode_up) {
+    push(0, Lane::copy_in, 5000);
+    run(1, SideWork::decode, 1000, {CommandId{0}});
+    run(2, SideWork::encode, 1000);
+    EXPECT_EQ(next(), Pair(2, 1000));
+    EXPECT_EQ(next(), Pair(0, 5000));
+    EXPECT_EQ(next(), Pair(1, 7000));
+}
+
+TEST_F(SideLane, goes_on_beside_the_copies) {
+    push(0, Lane::copy_out, 1000);
+    run(1, SideWork::encode, 1000);
+    EXPECT_EQ(next(), Pair(1, 1000));
+    EXPECT_EQ(next(), Pair(0, 1000));
+}
+
+TEST_F(Lanes, without_a_codec_rate_runs_take_no_time) {
+    Command command;
+    command.id = CommandId{0};
+    command.lane = Lane::side;
+    command.work = SideWork::encode;
+    command.size_bytes = 1000;
+    lanes_.push({command, false});
+    EXPECT_EQ(next(), Pair(0, 0));
+}
+
 }  // namespace
 }  // namespace spillway

@@ -7,21 +7,6 @@
 
 namespace spillway {
 
-namespace {
-
-std::string text_of(Command const& command) {
-    std::string text = std::string(name_of(command.kind)) + " " + std::to_string(command.id.number);
-    if (command.value.valid()) {
-        text += " of value " + std::to_string(command.value.number);
-    }
-    if (command.block.valid()) {
-        text += " at block " + std::to_string(command.block.number);
-    }
-    return text;
-}
-
-}  // namespace
-
 void VirtualMemory::broken(std::string const& what) {
     if (verdict_.ok()) {
         verdict_ = Error{Errc::broken_promise, what, ""};
@@ -61,9 +46,13 @@ std::int64_t VirtualMemory::take_recent_peak() {
     return std::exchange(recent_peak_bytes_, used_bytes_[at(Pool::device)]);
 }
 
-void VirtualMemory::saved(ValueId value, std::int64_t size_bytes) {
+void VirtualMemory::saved(
+    ValueId value, std::int64_t size_bytes, std::int64_t encoded_bytes, bool may_leave
+) {
     SimValue entry;
     entry.size_bytes = size_bytes;
+    entry.encoded_bytes = encoded_bytes;
+    entry.may_leave = may_leave;
     values_.emplace(value, entry);
     held_bytes_ += size_bytes;
 }
@@ -75,6 +64,7 @@ void VirtualMemory::use_begins(ValueId value) {
 }
 
 void VirtualMemory::written(ValueId value) {
+    values_.at(value).written = true;
     if (auto const block = blocks_.find(values_.at(value).block); block != blocks_.end()) {
         block->second.stale = true;
     }
@@ -94,6 +84,20 @@ void VirtualMemory::free_device(SimValue& value) {
     change(Pool::device, -value.size_bytes);
 }
 
+std::string VirtualMemory::text_of(Command const& command) {
+    std::string text(
+        command.work == SideWork::none ? name_of(command.kind) : name_of(command.work)
+    );
+    text += " " + std::to_string(command.id.number);
+    if (command.value.valid()) {
+        text += " of value " + std::to_string(command.value.number);
+    }
+    if (command.block.valid()) {
+        text += " at block " + std::to_string(command.block.number);
+    }
+    return text;
+}
+
 VirtualMemory::SimValue* VirtualMemory::value_of(Command const& command) {
     auto const found = values_.find(command.value);
     if (found == values_.end()) {
@@ -111,12 +115,6 @@ VirtualMemory::Block* VirtualMemory::block_of(Command const& command) {
         return nullptr;
     }
     return &found->second;
-}
-
-void VirtualMemory::check_lane(Command const& command, Lane host_lane, Lane nvme_lane) {
-    if (command.lane != (command.pool == Pool::host ? host_lane : nvme_lane)) {
-        broken(text_of(command) + ": on lane " + std::string(name_of(command.lane)));
-    }
 }
 
 void VirtualMemory::reserve_away(Command const& command) {
@@ -155,73 +153,6 @@ void VirtualMemory::reserve_refused(Command const& command) {
         blocks_.emplace(command.block, block);
     } else if (value != nullptr) {
         value->refused = true;
-    }
-}
-
-void VirtualMemory::store_given(Command const& command) {
-    check_lane(command, Lane::copy_out, Lane::nvme_write);
-    SimValue* const value = value_of(command);
-    Block* const block = block_of(command);
-    if (value == nullptr || block == nullptr) {
-        return;
-    }
-    if (value->place != Place::held || !value->alive || block->state != BlockState::reserved ||
-        block->value != command.value) {
-        broken(text_of(command) + ": the value is not on the device or its block is not reserved");
-        return;
-    }
-    block->state = BlockState::storing;
-    ++block->users;
-    ++value->stores;
-    value->block = command.block;
-}
-
-void VirtualMemory::load_given(Command const& command, Fences const& fences) {
-    check_lane(command, Lane::copy_in, Lane::nvme_read);
-    SimValue* const value = value_of(command);
-    Block* const block = block_of(command);
-    if (value == nullptr || block == nullptr) {
-        return;
-    }
-    bool const comes =
-        block->state == BlockState::stored ||
-        (block->state == BlockState::storing && fences.of(command.after) != FenceState::passed);
-    if (value->place != Place::returning || value->loads != 0 || !comes ||
-        block->value != command.value) {
-        broken(text_of(command) + ": no room reserved for it, or its block is not stored");
-        return;
-    }
-    ++block->users;
-    ++value->loads;
-}
-
-void VirtualMemory::transfer_ended(TransferEnd const& end) {
-    SimValue& value = values_.at(end.transfer.command.value);
-    Block& block = blocks_.at(value.block);
-    --block.users;
-    bool const is_store = end.transfer.command.lane == Lane::copy_out ||
-                          end.transfer.command.lane == Lane::nvme_write;
-    if (!is_store) {
-        --value.loads;
-        value.loaded = end.ok;
-        if (end.ok && block.state != BlockState::stored) {
-            broken(
-                "value " + std::to_string(end.transfer.command.value.number) +
-                " loaded unstored bytes"
-            );
-        }
-        return;
-    }
-    --value.stores;
-    block.state = end.ok ? BlockState::stored : BlockState::failed;
-    if (value.place != Place::held) {
-        broken(
-            "value " + std::to_string(end.transfer.command.value.number) +
-            " was gone during its store"
-        );
-    }
-    if (!value.alive && value.place == Place::held) {
-        free_device(value);
     }
 }
 
@@ -269,7 +200,7 @@ void VirtualMemory::release_device(Command const& command) {
     if (value == nullptr || std::exchange(value->refused, false)) {
         return;
     }
-    if (value->place != Place::returning || value->loads != 0) {
+    if (value->place != Place::returning || value->loads != 0 || value->decodes != 0) {
         broken(text_of(command) + ": nothing is reserved for it, or its load is under way");
         return;
     }
@@ -320,8 +251,8 @@ std::int64_t VirtualMemory::storable_bytes(std::int64_t room_bytes) const {
     std::int64_t largest = -1;
     for (auto const& [id, value] : values_) {
         bool const has_copy = blocks_.contains(value.block);
-        if (value.place == Place::held && value.alive && value.sole && !has_copy &&
-            value.size_bytes <= room_bytes) {
+        if (value.place == Place::held && value.alive && value.sole && value.may_leave &&
+            !has_copy && value.away_bytes() <= room_bytes) {
             largest = std::max(largest, value.size_bytes);
         }
     }

@@ -36,8 +36,13 @@ class VirtualMemory {
     /// Device bytes; above the limit is a broken promise.
     void allocate(std::int64_t size_bytes) { change(Pool::device, size_bytes); }
     void free(std::int64_t size_bytes) { change(Pool::device, -size_bytes); }
-    /// The bytes were allocated before.
-    void saved(ValueId value, std::int64_t size_bytes);
+    /// The bytes were allocated before. `encoded_bytes`: what it takes away encoded; 0: goes raw.
+    void saved(
+        ValueId value,
+        std::int64_t size_bytes,
+        std::int64_t encoded_bytes = 0,
+        bool may_leave = true
+    );
     void became_sole(ValueId value) { values_.at(value).sole = true; }
     void use_begins(ValueId value);
     /// The program writes what it uses: a copy of it is none any more.
@@ -52,6 +57,9 @@ class VirtualMemory {
     void reserve_refused(Command const& command);
     void store_given(Command const& command);
     void load_given(Command const& command, Fences const& fences);
+    void encode_given(Command const& command);
+    void decode_given(Command const& command);
+    /// A store, load or run.
     void transfer_ended(TransferEnd const& end);
     void bind(Command const& command, ValueId needed);
     void drop(Command const& command);
@@ -86,15 +94,29 @@ class VirtualMemory {
     enum class Place : std::uint8_t { held, none, returning };
     struct SimValue {
         std::int64_t size_bytes = 0;
+        std::int64_t encoded_bytes = 0;  ///< 0: it has no code
+        bool encode_failed = false;      ///< it goes raw from then on
+        bool written = false;            ///< what failed to be encoded may be no more
         Place place = Place::held;
         BlockId block;
-        int stores = 0;  ///< in flight, reading its device bytes
+        int stores = 0;  ///< in flight, with their encodes, needing its device bytes
         int loads = 0;
-        bool loaded = false;
+        int decodes = 0;
+        CommandId load;        ///< the last that was given
+        bool loaded = false;   ///< its bytes are as they were, or as its code gives them back
         bool refused = false;  ///< its last reserve found no room
         bool sole = false;
         bool in_use = false;
         bool alive = true;
+        bool may_leave = true;
+
+        [[nodiscard]] bool may_go_raw() const { return encoded_bytes == 0 || encode_failed; }
+        [[nodiscard]] bool may_be_encoded() const {
+            return encoded_bytes > 0 && (!encode_failed || written);
+        }
+        [[nodiscard]] std::int64_t away_bytes() const {
+            return may_go_raw() ? size_bytes : encoded_bytes;
+        }
     };
     enum class BlockState : std::uint8_t { refused, reserved, storing, stored, failed };
     struct Block {
@@ -104,10 +126,17 @@ class VirtualMemory {
         BlockState state = BlockState::reserved;
         int users = 0;
         bool stale = false;
+        CommandId encode{};       ///< what makes its bytes; not valid: they are raw
+        bool is_encoded = false;  ///< that has ended well
     };
 
+    static std::string text_of(Command const& command);
     static constexpr std::size_t at(Pool pool) { return static_cast<std::size_t>(pool); }
     void change(Pool pool, std::int64_t by_bytes);
+    void store_ended(TransferEnd const& end, SimValue& value, Block& block);
+    void load_ended(TransferEnd const& end, SimValue& value, Block const& block);
+    void run_ended(TransferEnd const& end, SimValue& value, Block& block);
+    void copy_ended(SimValue& value, Command const& command);
     void free_device(SimValue& value);
     void release_block(Command const& command);
     void release_device(Command const& command);

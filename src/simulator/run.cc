@@ -24,11 +24,13 @@ SimulatorRun::SimulatorRun(
       lanes_(machine, fences_, how.seed, how.jitter),
       memory_(options),
       random_(how.seed ^ 0x5deece66dU) {
+    lanes_.set_codec_rates(how.encode_rate_bytes_per_s, how.decode_rate_bytes_per_s);
     result_.log.options = options;
     result_.timeline.name = trace.name;
 }
 
 Result<SimulationResult> SimulatorRun::run(Plan const* plan) {
+    plan_ = plan;
     if (plan != nullptr) {
         ask(PlanGiven{*plan});
     }
@@ -174,9 +176,30 @@ bool SimulatorRun::save(ValueId value, TraceValue const& what) {
     if (!request(what.size_bytes)) {
         return false;
     }
-    memory_.saved(value, what.size_bytes);
-    ask(Saved{value, what.size_bytes, what.slot, usage()});
+    RuleAnswer const answer = rule_of(what.slot);
+    bool const may_leave = advice_of(what.slot) != Advice::never;
+    memory_.saved(value, what.size_bytes, answer.encoded_bytes, may_leave);
+    ask(Saved{value, what.size_bytes, what.slot, usage(), answer.encoded_bytes, answer.advice});
     return going();
+}
+
+RuleAnswer SimulatorRun::rule_of(Slot const& slot) const {
+    auto const found = how_.rule.find(slot);
+    return found == how_.rule.end() ? RuleAnswer{} : found->second;
+}
+
+/// What a plan says goes before what the rule says.
+Advice SimulatorRun::advice_of(Slot const& slot) const {
+    if (options_.chooser == ChooserKind::keep_all) {
+        return Advice::never;
+    }
+    if (options_.chooser == ChooserKind::planned && plan_ != nullptr) {
+        auto const fate = plan_->fates.find(slot);
+        if (fate != plan_->fates.end()) {
+            return fate->second.kind == FateKind::keep ? Advice::last_resort : Advice::at_once;
+        }
+    }
+    return rule_of(slot).advice;
 }
 
 void SimulatorRun::compute(std::int64_t duration_ns) {
@@ -306,7 +329,7 @@ void SimulatorRun::check_refusal(std::int64_t size_bytes) {
     // What the reply itself stored has taken room; what it waited for has given some back since.
     std::int64_t const room = std::min(room_before_short_bytes_, memory_.away_room_bytes());
     std::int64_t const storable = memory_.storable_bytes(room);
-    if (faults_ == 0 && storable > 0) {
+    if (tier_faults_ == 0 && storable > 0) {
         memory_.broken(
             "refused while a value of " + std::to_string(storable) + " bytes could be stored"
         );
@@ -353,12 +376,16 @@ void SimulatorRun::tell(Event const& event) {
     for (Command const& command : reply) {
         record(command);
     }
+    bool const makes_room =
+        std::holds_alternative<Short>(event) || std::holds_alternative<Need>(event);
+    bool const made_room = std::exchange(making_room_, makes_room);
     for (Command const& command : reply) {
         if (!memory_.verdict()) {
-            return;
+            break;
         }
         execute(command);
     }
+    making_room_ = made_room;
 }
 
 }  // namespace spillway

@@ -32,6 +32,13 @@ class SimulatorRun {
     [[nodiscard]] Result<SimulationResult> run(Plan const* plan);
 
   private:
+    /// Why a command failed.
+    struct Reason {
+        bool place_is_full = false;
+        std::string why{};
+        bool of_code = false;  ///< an encode or decode began it
+    };
+
     // The program.
     void run_step(std::int64_t step);
     void run_point(TracePoint const& point);
@@ -41,6 +48,8 @@ class SimulatorRun {
     void ask_need(ValueId value);
     [[nodiscard]] bool set_floor(std::int64_t floor_bytes);
     [[nodiscard]] bool save(ValueId value, TraceValue const& what);
+    [[nodiscard]] RuleAnswer rule_of(Slot const& slot) const;
+    [[nodiscard]] Advice advice_of(Slot const& slot) const;
     void compute(std::int64_t duration_ns);
     void end_point(TracePoint const& point);
     void drop_rest();
@@ -69,11 +78,13 @@ class SimulatorRun {
     void reserve(Command const& command);
     void check_reserve(Command const& command);
     void store(Command const& command);
+    void check_advice(Command const& command);
+    void run_work(Command const& command);
     void load(Command const& command);
     void drop(Command const& command);
     void wait(Command const& command);
     void refuse(std::string const& why);
-    void fail(Command const& command, bool place_is_full, std::string const& why);
+    void fail(Command const& command, Reason const& reason);
     void fail_with_fence(Command const& command);
     void ended(TransferEnd const& end);
     void try_pending_drops();
@@ -89,13 +100,10 @@ class SimulatorRun {
     std::mt19937_64 random_;
     SimulationResult result_;
 
-    struct Reason {
-        bool place_is_full = false;
-        std::string why;
-    };
     std::unordered_map<CommandId, Reason> reasons_;  ///< of the commands that failed
     std::deque<Event> queued_;
     std::vector<Command> pending_drops_;
+    Plan const* plan_ = nullptr;
     std::vector<bool> live_;  ///< by place in the trace
     std::size_t at_point_ = 0;
     std::int64_t first_value_ = 0;  ///< the id of this step's value 0
@@ -106,6 +114,7 @@ class SimulatorRun {
     Phase phase_ = Phase::setup;
     ValueId needed_;  ///< answered now
     bool answering_need_ = false;
+    bool making_room_ = false;        ///< a need or short is answered now
     std::int64_t missing_bytes_ = 0;  ///< what a returning value found no room for
     bool missed_without_fault_ = false;
     std::int64_t faults_before_need_ = 0;
@@ -113,7 +122,8 @@ class SimulatorRun {
     std::int64_t stores_ = 0;
     std::int64_t loads_ = 0;
     std::int64_t needs_ = 0;
-    std::int64_t faults_ = 0;  ///< commands that failed
+    std::int64_t faults_ = 0;       ///< commands that failed
+    std::int64_t tier_faults_ = 0;  ///< of these: not by a code, so that a pool may have closed
 };
 
 }  // namespace spillway

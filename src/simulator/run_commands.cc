@@ -24,7 +24,8 @@ void SimulatorRun::execute(Command const& command) {
         fail_with_fence(command);
         return;
     }
-    bool const on_lane = command.kind == CommandKind::store || command.kind == CommandKind::load;
+    bool const on_lane = command.kind == CommandKind::store || command.kind == CommandKind::load ||
+                         command.kind == CommandKind::run;
     if (state == FenceState::pending && !on_lane) {
         if (command.kind != CommandKind::drop) {
             memory_.broken("command " + to_text(command) + " came before its fences");
@@ -63,6 +64,9 @@ void SimulatorRun::execute_now(Command const& command) {
         case CommandKind::raise:
             refuse(command.text);
             return;
+        case CommandKind::run:
+            run_work(command);
+            return;
         case CommandKind::wait:
         case CommandKind::note:
             return;
@@ -74,7 +78,7 @@ void SimulatorRun::reserve(Command const& command) {
         std::int64_t const full_at = how_.full_at_bytes[static_cast<std::size_t>(command.pool)];
         if (full_at >= 0 && memory_.used_bytes(command.pool) + command.size_bytes > full_at) {
             memory_.reserve_refused(command);
-            fail(command, true, "injected: the place is full");
+            fail(command, {true, "injected: the place is full"});
             return;
         }
         memory_.reserve_away(command);
@@ -92,7 +96,7 @@ void SimulatorRun::reserve(Command const& command) {
         missing_bytes_ = command.size_bytes;
         missed_without_fault_ = faults_ == faults_before_need_;
     }
-    fail(command, false, "no room on the device");
+    fail(command, {false, "no room on the device"});
 }
 
 /// Promise 4: read-ahead leaves room for the floor to be as high again as it has been.
@@ -106,9 +110,38 @@ void SimulatorRun::check_reserve(Command const& command) {
 
 void SimulatorRun::store(Command const& command) {
     memory_.store_given(command);
+    check_advice(command);
     bool const fails = ++stores_ == how_.fail_store;
     lanes_.push({command, fails});
     result_.stored_bytes += command.size_bytes;
+}
+
+/// What is for the last resort leaves only where room is asked for.
+void SimulatorRun::check_advice(Command const& command) {
+    std::int64_t const in_trace =
+        command.value.number % static_cast<std::int64_t>(trace_.values.size());
+    Advice const advice = advice_of(trace_.values[static_cast<std::size_t>(in_trace)].slot);
+    if (advice == Advice::never || (advice == Advice::last_resort && !making_room_)) {
+        memory_.broken("command " + to_text(command) + " stores what is to stay");
+    }
+}
+
+void SimulatorRun::run_work(Command const& command) {
+    switch (command.work) {
+        case SideWork::encode:
+            memory_.encode_given(command);
+            ++result_.encodes;
+            lanes_.push({command, how_.raw_every > 0 && result_.encodes % how_.raw_every == 0});
+            return;
+        case SideWork::decode:
+            memory_.decode_given(command);
+            ++result_.decodes;
+            lanes_.push({command, result_.decodes == how_.fail_decode});
+            return;
+        case SideWork::none:
+            memory_.broken("command " + to_text(command) + " runs nothing");
+            return;
+    }
 }
 
 void SimulatorRun::load(Command const& command) {
@@ -160,13 +193,16 @@ void SimulatorRun::refuse(std::string const& why) {
     }
 }
 
-void SimulatorRun::fail(Command const& command, bool place_is_full, std::string const& why) {
+void SimulatorRun::fail(Command const& command, Reason const& reason) {
     ++faults_;
+    tier_faults_ += reason.of_code ? 0 : 1;
     fences_.set(command.id, FenceState::failed);
-    queued_.push_back(Failed{command.id, place_is_full, why});
-    reasons_[command.id] = {place_is_full, why};
+    queued_.push_back(Failed{command.id, reason.place_is_full, reason.why});
+    reasons_[command.id] = reason;
     if (command.kind == CommandKind::bind && missing_bytes_ == 0) {
-        refuse("cannot bring back value " + std::to_string(command.value.number) + ": " + why);
+        refuse(
+            "cannot bring back value " + std::to_string(command.value.number) + ": " + reason.why
+        );
     }
 }
 
@@ -175,11 +211,11 @@ void SimulatorRun::fail_with_fence(Command const& command) {
     for (CommandId const fence : command.after) {
         if (auto const found = reasons_.find(fence); found != reasons_.end()) {
             Reason const reason = found->second;
-            fail(command, reason.place_is_full, reason.why);
+            fail(command, reason);
             return;
         }
     }
-    fail(command, false, "what it waited for failed");
+    fail(command, {false, "what it waited for failed"});
 }
 
 /// Books what ended on a lane and queues the event that tells it.
@@ -189,7 +225,9 @@ void SimulatorRun::ended(TransferEnd const& end) {
     if (end.started && end.end_ns > end.start_ns) {
         result_.timeline.spans.push_back(
             {command.lane,
-             std::string(name_of(command.kind)),
+             std::string(
+                 command.kind == CommandKind::run ? name_of(command.work) : name_of(command.kind)
+             ),
              command.value,
              command.size_bytes,
              end.start_ns,
@@ -198,8 +236,11 @@ void SimulatorRun::ended(TransferEnd const& end) {
     }
     if (end.ok) {
         queued_.push_back(Finished{command.id});
+    } else if (end.started && command.kind == CommandKind::run) {
+        bool const encodes = command.work == SideWork::encode;
+        fail(command, {false, encodes ? "injected: not encodable" : "injected: corrupt", true});
     } else if (end.started) {
-        fail(command, how_.fault_is_full, "injected fault");
+        fail(command, {how_.fault_is_full, "injected fault"});
     } else {
         fail_with_fence(command);
     }

@@ -41,6 +41,14 @@ Result<void> check(
     if (how.steps < 0 || !(how.jitter >= 0 && how.jitter <= 0.95)) {
         return Error{Errc::bad_argument, "steps below 0 or jitter outside 0 to 0.95", "simulator"};
     }
+    if (!(how.encode_rate_bytes_per_s >= 1) || !(how.decode_rate_bytes_per_s >= 1)) {
+        return Error{Errc::bad_argument, "a codec's rate is below 1", "simulator"};
+    }
+    for (auto const& [slot, answer] : how.rule) {
+        if (answer.encoded_bytes < 0) {
+            return Error{Errc::bad_argument, "an encoded size is below 0", "simulator"};
+        }
+    }
     return check_links(machine, options);
 }
 

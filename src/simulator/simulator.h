@@ -8,6 +8,7 @@
 
 #include "base/place.h"
 #include "base/result.h"
+#include "executor/advice.h"
 #include "executor/event_log.h"
 #include "executor/executor.h"
 #include "machine/machine.h"
@@ -18,6 +19,8 @@
 #include <array>
 #include <cstdint>
 #include <iosfwd>
+#include <limits>
+#include <map>
 #include <string>
 
 namespace spillway {
@@ -27,6 +30,13 @@ enum class OrderHint : std::uint8_t {
     none,   ///< no such event
     exact,  ///< the order in which the trace will need the live values
     wrong,  ///< a seeded shuffle of values, some of them unknown or over
+};
+
+/// What the rule that a driver asks says of a value when it is saved.
+struct RuleAnswer {
+    std::int64_t encoded_bytes = 0;  ///< what it takes outside the device; 0: goes as it is
+    Advice advice = Advice::when_asked;
+    bool operator==(RuleAnswer const&) const = default;
 };
 
 /// Faults and writes count from 1 over the whole run; 0 is none.
@@ -39,10 +49,17 @@ struct SimulatorOptions {
     double jitter = 0;  ///< a transfer takes up to this share more or less time; in [0, 0.95]
     std::int64_t fail_store = 0;   ///< the n-th store fails
     std::int64_t fail_load = 0;    ///< the n-th load fails
+    std::int64_t fail_decode = 0;  ///< the n-th decode finds its code corrupt
+    std::int64_t raw_every = 0;    ///< every n-th encode finds what its code cannot hold
     std::int64_t write_every = 0;  ///< after every n-th need the program writes what it needed
     bool fault_is_full = false;    ///< a failing store says that its place is full
     /// A pool refuses what would take it above this, whatever its budget says; below 0: never.
     std::array<std::int64_t, kPools> full_at_bytes{-1, -1, -1};
+    /// The driver's rule, by slot; of a slot that is not here it says nothing.
+    std::map<Slot, RuleAnswer> rule{};
+    /// What one side thread encodes and decodes, in raw bytes. Infinite: it takes no time.
+    double encode_rate_bytes_per_s = std::numeric_limits<double>::infinity();
+    double decode_rate_bytes_per_s = std::numeric_limits<double>::infinity();
     /// Takes each line of the event log as it happens; outlives the call. Null: none.
     std::ostream* log_to = nullptr;
 };
@@ -55,8 +72,10 @@ struct SimulationResult {
     std::int64_t compute_ns = 0;
     std::int64_t stall_need_ns = 0;  ///< waited for bytes to come back
     std::int64_t stall_room_ns = 0;  ///< waited for bytes to leave
-    std::int64_t stored_bytes = 0;
+    std::int64_t stored_bytes = 0;   ///< as they crossed the links: encoded where they were
     std::int64_t loaded_bytes = 0;
+    std::int64_t encodes = 0;
+    std::int64_t decodes = 0;
     std::int64_t shorts = 0;  ///< allocations that did not fit at once
     std::array<std::int64_t, kPools> peak_bytes{};
     Timeline timeline;
@@ -67,9 +86,9 @@ struct SimulationResult {
 /// the first step.
 ///
 /// A budget that cannot be met is no failure: the result is not ok and carries the refusal.
-/// Fails   Errc::bad_argument: the trace or machine is not valid, or a pool that has a budget has
-///         no link; Errc::broken_promise naming the promise, the point and the value: a bug in the
-///         executor
+/// Fails   Errc::bad_argument: the trace or machine is not valid, a pool that has a budget has no
+///         link, an encoded size is below 0 or a rate below 1; Errc::broken_promise naming the
+///         promise, the point and the value: a bug in the executor
 [[nodiscard]] Result<SimulationResult> simulate(
     Trace const& trace,
     Machine const& machine,

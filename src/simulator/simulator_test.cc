@@ -180,6 +180,81 @@ TEST(Simulator, writes_its_log_as_it_goes) {
     EXPECT_TRUE(replay(result.log).identical);
 }
 
+/// Every value leaves at once; encoded, in `encoded_bytes`.
+SimulatorOptions encoding(Trace const& trace, std::int64_t encoded_bytes) {
+    SimulatorOptions how;
+    for (TraceValue const& value : trace.values) {
+        how.rule[value.slot] = {encoded_bytes, Advice::at_once};
+    }
+    return how;
+}
+
+ExecutorOptions const kTight{.device_bytes = 4500, .nvme_bytes = 9000};
+
+TEST(Simulator, encoded_values_cross_the_links_with_fewer_bytes) {
+    Trace const trace = chain(8, 10);
+    SimulationResult const raw = run(trace, kTight, encoding(trace, 0));
+    SimulationResult const coded = run(trace, kTight, encoding(trace, 250));
+    EXPECT_EQ(coded.encodes, 7);  // the last is never sole
+    EXPECT_GT(coded.decodes, 0);
+    EXPECT_EQ(raw.stored_bytes, 7000);
+    EXPECT_EQ(coded.stored_bytes, 7 * 250);
+    EXPECT_EQ(coded.peak_bytes[2], 7 * 250);
+    EXPECT_EQ(coded.loaded_bytes, coded.decodes * 250);
+    EXPECT_LT(coded.total_ns, raw.total_ns);
+    EXPECT_TRUE(replay(coded.log).identical);
+}
+
+TEST(Simulator, a_slow_codec_is_waited_for) {
+    Trace const trace = chain(8, 10);
+    SimulatorOptions how = encoding(trace, 250);
+    SimulationResult const fast = run(trace, kTight, how);
+    how.encode_rate_bytes_per_s = how.decode_rate_bytes_per_s = 0.1e9;  // 10 us a value
+    SimulationResult const slow = run(trace, kTight, how);
+    EXPECT_GT(slow.stall_room_ns, fast.stall_room_ns);
+    EXPECT_GT(slow.stall_need_ns, fast.stall_need_ns + slow.decodes * 5'000);
+    std::int64_t side_ns = 0;
+    for (Span const& span : slow.timeline.spans) {
+        bool const is_run = span.what == "encode" || span.what == "decode";
+        EXPECT_EQ(is_run, span.lane == Lane::side) << span.what;
+        side_ns += is_run ? span.end_ns - span.start_ns : 0;
+    }
+    EXPECT_EQ(side_ns, (slow.encodes + slow.decodes) * 10'000);
+    EXPECT_TRUE(validate(slow.timeline).ok());
+}
+
+TEST(Simulator, what_cannot_be_encoded_leaves_as_it_is) {
+    Trace const trace = chain(8, 1000);
+    SimulatorOptions how = encoding(trace, 250);
+    how.raw_every = 1;
+    SimulationResult const result = run(trace, kTight, how);
+    EXPECT_TRUE(result.ok) << result.refusal;
+    EXPECT_EQ(result.encodes, 7);
+    EXPECT_EQ(result.decodes, 0);
+    EXPECT_GE(result.peak_bytes[2], 1000);
+    EXPECT_EQ(result.loaded_bytes % 1000, 0);
+    EXPECT_GT(result.loaded_bytes, 0);
+}
+
+TEST(Simulator, a_needed_decode_that_fails_stops_the_step) {
+    Trace const trace = chain(8, 1000);
+    SimulatorOptions how = encoding(trace, 250);
+    how.fail_decode = 1;
+    SimulationResult const result = run(trace, {.device_bytes = 2150, .nvme_bytes = 9000}, how);
+    EXPECT_FALSE(result.ok);
+    EXPECT_EQ(result.refusal.substr(0, 24), "cannot bring back value ") << result.refusal;
+    EXPECT_NE(result.refusal.find("injected: corrupt"), std::string::npos) << result.refusal;
+}
+
+TEST(Simulator, a_load_that_fails_is_told_in_its_own_words_through_the_decode) {
+    Trace const trace = chain(8, 1000);
+    SimulatorOptions how = encoding(trace, 250);
+    how.fail_load = 1;
+    SimulationResult const result = run(trace, {.device_bytes = 2150, .nvme_bytes = 9000}, how);
+    EXPECT_FALSE(result.ok);
+    EXPECT_NE(result.refusal.find("injected fault"), std::string::npos) << result.refusal;
+}
+
 TEST(Simulator, refuses_what_it_cannot_run) {
     Machine no_links;
     Result<SimulationResult> const result =
@@ -190,6 +265,12 @@ TEST(Simulator, refuses_what_it_cannot_run) {
     broken.points.pop_back();
     broken.points[0].saved.clear();
     EXPECT_FALSE(simulate(broken, box(), {}, nullptr, {}).ok());
+    SimulatorOptions how;
+    how.encode_rate_bytes_per_s = 0;
+    EXPECT_FALSE(simulate(chain(2, 1), box(), {}, nullptr, how).ok());
+    how = {};
+    how.rule[{"layer", 0, 0}].encoded_bytes = -1;
+    EXPECT_FALSE(simulate(chain(2, 1), box(), {}, nullptr, how).ok());
 }
 
 }  // namespace

@@ -22,6 +22,10 @@ std::span<std::byte const> piece_at(std::span<std::byte const> block, std::size_
     return block.subspan(first, std::min(piece, block.size() - first));
 }
 
+std::size_t pieces_in(std::span<std::byte const> block) {
+    return static_cast<std::size_t>(pieces_of(std::ssize(block), kMemoryPieceBytes));
+}
+
 }  // namespace
 
 std::uint64_t checksum_of(std::span<std::byte const> bytes) {
@@ -38,7 +42,7 @@ Error corrupt_piece(std::string_view place, std::int64_t first, std::int64_t cou
 void copy_and_sum(
     std::span<std::byte const> from, std::byte* to, std::vector<std::uint64_t>& checksums
 ) {
-    for (std::size_t i = 0; i < checksums.size(); ++i) {
+    for (std::size_t i = 0; i < pieces_in(from); ++i) {
         std::span<std::byte const> const piece = piece_at(from, i);
         std::memcpy(to + (piece.data() - from.data()), piece.data(), piece.size());
         checksums[i] = checksum_of(piece);
@@ -52,7 +56,7 @@ Result<void> copy_and_check(
     std::string_view place,
     std::int64_t place_offset
 ) {
-    for (std::size_t i = 0; i < checksums.size(); ++i) {
+    for (std::size_t i = 0; i < pieces_in(from); ++i) {
         std::span<std::byte const> const piece = piece_at(from, i);
         std::ptrdiff_t const first = piece.data() - from.data();
         std::memcpy(to + first, piece.data(), piece.size());

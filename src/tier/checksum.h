@@ -27,8 +27,8 @@ inline constexpr std::int64_t kMemoryPieceBytes = std::int64_t{1} << 20;
 /// The error for a piece that came back different, at bytes [first, first + count) of `place`.
 [[nodiscard]] Error corrupt_piece(std::string_view place, std::int64_t first, std::int64_t count);
 
-/// Copies `from` into `to` and keeps a checksum of each piece in `checksums`, piece by piece, so
-/// that each is still in the cache when it is summed.
+/// Copies `from` into `to` and keeps a checksum of each piece in `checksums`, which may have room
+/// for more, piece by piece, so that each is still in the cache when it is summed.
 void copy_and_sum(
     std::span<std::byte const> from, std::byte* to, std::vector<std::uint64_t>& checksums
 );

@@ -26,10 +26,12 @@ Fault const* find(std::vector<Fault> const& faults, Fault::Kind kind) {
     return found == faults.end() ? nullptr : &*found;
 }
 
-/// Alters the stored block as the faults of the operation say.
-Result<void> spoil(Tier& tier, Reservation const& room, std::vector<Fault> const& faults) {
+/// Alters the stored block, of `size_bytes`, as the faults of the operation say.
+Result<void> spoil(
+    Tier& tier, Reservation const& room, std::int64_t size_bytes, std::vector<Fault> const& faults
+) {
     for (Fault const& fault : faults) {
-        std::int64_t const left = room.size_bytes() - fault.at_byte;
+        std::int64_t const left = size_bytes - fault.at_byte;
         bool const flip = fault.kind == Fault::Kind::flip;
         if (left <= 0 || (!flip && fault.kind != Fault::Kind::cut)) {
             continue;
@@ -218,7 +220,7 @@ void FaultyTier::start(Operation operation) {
             fmt::format(
                 "a {} of {} bytes failed (by script)",
                 is_store ? "store" : "load",
-                operation.room->size_bytes()
+                operation.size_bytes()
             ),
             name()});
     } else if (operation.way == Direction::store) {
@@ -233,19 +235,29 @@ void FaultyTier::start_store(Operation operation) {
     Reservation const& room = *operation.room;
     wrapped_->store(room, from, [this, operation = std::move(operation)](Result<void> stored) {
         if (stored.ok()) {
-            stored = spoil(*wrapped_, *operation.room, operation.faults);
+            stored = spoil(*wrapped_, *operation.room, operation.size_bytes(), operation.faults);
         }
         operation.done(std::move(stored));
     });
 }
 
 void FaultyTier::start_load(Operation operation) {
-    Result<void> const spoiled = spoil(*wrapped_, *operation.room, operation.faults);
+    Result<void> const spoiled =
+        spoil(*wrapped_, *operation.room, operation.size_bytes(), operation.faults);
     if (!spoiled.ok()) {
         operation.done(spoiled);
         return;
     }
-    wrapped_->load(*operation.room, operation.to, std::move(operation.done));
+    Reservation const& room = *operation.room;
+    std::span<std::byte> const to = operation.to;
+    wrapped_->load(room, to, [operation = std::move(operation)](Result<void> loaded) {
+        if (Fault const* const garble = find(operation.faults, Fault::Kind::garble);
+            garble != nullptr && garble->at_byte < operation.size_bytes()) {
+            operation.to[static_cast<std::size_t>(garble->at_byte)] ^= std::byte{1}
+                                                                       << garble->at_bit;
+        }
+        operation.done(std::move(loaded));
+    });
 }
 
 /// Under the lock.

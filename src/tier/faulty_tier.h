@@ -11,8 +11,10 @@
 //          below its checksum, as if they had never arrived (a short write)       tier's load
 //   flip   one bit of the stored block is altered below the checksum: after the   the wrapped
 //          n-th store, or before the n-th load                                    tier's load
+//   garble one bit of what a load brought is altered above the checksum, as bad   whoever has a
+//          memory would                                                           checksum there
 //   full   reserve answers Errc::tier_full                                        the caller
-// So what lies about bytes lies below the checksum (Tier::damage), never above it.
+// So what lies about bytes lies below the checksum (Tier::damage), but for `garble`.
 #pragma once
 
 #include "tier/slot_table.h"
@@ -34,15 +36,15 @@ namespace spillway {
 /// One line of the script: what goes wrong at operations [first, first + count) of one direction
 /// (for `full`: of `reserve`), counted from 0 over the life of the tier.
 struct Fault {
-    enum class Kind : std::uint8_t { fail, hold, cut, flip, full };
+    enum class Kind : std::uint8_t { fail, hold, cut, flip, garble, full };
     static constexpr std::int64_t kForever = std::int64_t{1} << 62;
 
     Kind kind = Kind::fail;
     Direction way = Direction::store;
     std::int64_t first = 0;
     std::int64_t count = 1;
-    std::int64_t at_byte = 0;            ///< flip: of which byte; cut: how many bytes arrive
-    int at_bit = 0;                      ///< flip
+    std::int64_t at_byte = 0;            ///< flip, garble: which byte; cut: how many arrive
+    int at_bit = 0;                      ///< flip, garble
     std::int64_t later_operations = -1;  ///< hold: started after so many later ones; -1: when told
     Errc code = Errc::io;                ///< fail
 };
@@ -89,6 +91,10 @@ class FaultyTier final : public Tier {
         std::vector<Fault> faults;
         std::int64_t start_at = 0;  ///< held: the count of operations that starts it
         std::chrono::steady_clock::time_point due;
+
+        [[nodiscard]] std::int64_t size_bytes() const {
+            return way == Direction::store ? std::ssize(from) : std::ssize(to);
+        }
     };
 
     [[nodiscard]] Result<std::int64_t> take_slot(std::int64_t size_bytes) override;

@@ -30,6 +30,7 @@ std::int64_t SlotTable::add(
     slot.place = place;
     slot.size_bytes = size_bytes;
     slot.rounded_bytes = rounded_bytes;
+    slot.stored_bytes = 0;
     slot.checksums.assign(static_cast<std::size_t>(pieces), 0);
     slot.taken = true;
     slot.stored = false;
@@ -57,16 +58,19 @@ Result<TierSlot*> SlotTable::begin(std::int64_t number, Direction way, std::int6
     SPILLWAY_ASSERT(number >= 0 && number < std::ssize(slots_), "no such slot");
     TierSlot& slot = slots_[static_cast<std::size_t>(number)];
     SPILLWAY_ASSERT(slot.taken, "a store or load needs a reservation");
-    SPILLWAY_ASSERT(slot.size_bytes == size_bytes, "a span has the size of its reservation");
     SPILLWAY_ASSERT(slot.stores_in_flight == 0, "a block is used before its store has ended");
     if (way == Direction::load) {
         if (!slot.stored) {
             return Error{Errc::bad_argument, "a block is loaded that was never stored", ""};
         }
+        SPILLWAY_ASSERT(slot.stored_bytes == size_bytes, "a load brings what was stored, whole");
         ++slot.loads_in_flight;
     } else {
+        bool const fits = size_bytes > 0 && size_bytes <= slot.size_bytes;
+        SPILLWAY_ASSERT(fits, "a block has at least one byte and fits its reservation");
         SPILLWAY_ASSERT(slot.loads_in_flight == 0, "a block is stored over while it is loaded");
         slot.stored = false;
+        slot.stored_bytes = size_bytes;
         ++slot.stores_in_flight;
     }
     if (in_flight_[index_of(way)]++ == 0) {
@@ -86,7 +90,7 @@ void SlotTable::end(std::int64_t number, Direction way, bool ok) noexcept {
         --slot.loads_in_flight;
     }
     if (ok) {
-        (is_store ? counters_.stored_bytes : counters_.loaded_bytes) += slot.size_bytes;
+        (is_store ? counters_.stored_bytes : counters_.loaded_bytes) += slot.stored_bytes;
     }
     if (--in_flight_[index_of(way)] == 0) {
         auto const busy = Clock::now() - busy_since_[index_of(way)];

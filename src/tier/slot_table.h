@@ -23,6 +23,7 @@ struct TierSlot {
     std::int64_t place = 0;                ///< first byte in the file or arena
     std::int64_t size_bytes = 0;           ///< what was asked for
     std::int64_t rounded_bytes = 0;        ///< what it takes up
+    std::int64_t stored_bytes = 0;         ///< of the block that lies there, or is on its way
     std::vector<std::uint64_t> checksums;  ///< one a piece; written by the store under way
 
     bool taken = false;
@@ -48,7 +49,8 @@ class SlotTable {
     /// under way there.
     Place remove(std::int64_t slot) noexcept;
 
-    /// Starts a store or load of `size_bytes`, which must be the slot's size.
+    /// Starts a store of `size_bytes`, at most the slot's size, or a load of as many as were
+    /// stored.
     ///
     /// Fails   Errc::bad_argument: a load of what was never stored
     [[nodiscard]] Result<TierSlot*> begin(

@@ -45,7 +45,22 @@ TEST(SlotTableDeathTest, a_slot_in_use_is_not_handed_back) {
     EXPECT_DEATH(table.remove(slot), "must outlive");
     EXPECT_DEATH(static_cast<void>(table.begin(slot, Direction::load, 100)), "before its store");
     table.end(slot, Direction::store, true);
-    EXPECT_DEATH(static_cast<void>(table.begin(slot, Direction::load, 99)), "size of its");
+    EXPECT_DEATH(static_cast<void>(table.begin(slot, Direction::load, 99)), "what was stored");
+    EXPECT_DEATH(static_cast<void>(table.begin(slot, Direction::store, 101)), "fits its");
+    EXPECT_DEATH(static_cast<void>(table.begin(slot, Direction::store, 0)), "at least one");
+}
+
+TEST(SlotTableTest, a_block_may_be_shorter_than_its_slot_and_counts_its_own_bytes) {
+    SlotTable table;
+    std::int64_t const slot = table.add(0, 100, 4096, 1);
+    ASSERT_TRUE(table.begin(slot, Direction::store, 60).ok());
+    table.end(slot, Direction::store, true);
+    ASSERT_TRUE(table.begin(slot, Direction::load, 60).ok());
+    table.end(slot, Direction::load, true);
+    EXPECT_EQ(table.counters().stored_bytes, 60);
+    EXPECT_EQ(table.counters().loaded_bytes, 60);
+    EXPECT_EQ(table.counters().used_bytes, 4096);
+    EXPECT_EQ(table.remove(slot).size_bytes, 100);
 }
 
 }  // namespace

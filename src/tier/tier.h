@@ -94,13 +94,14 @@ class Tier {
     /// Fails   Errc::tier_full, naming what was asked for and what is left
     [[nodiscard]] Result<Reservation> reserve(std::int64_t size_bytes);
 
-    /// Starts to store `from` (its size is the reservation's) and remembers its checksum.
+    /// Starts to store `from`, of the reservation's size or less, and remembers its checksum.
     ///
     /// Order   `from` stays readable, alive and unchanged until `done`; `room` until `done`
     /// Fails   through `done`: Errc::io, Errc::tier_full (the place filled up behind our back)
     virtual void store(Reservation const& room, std::span<std::byte const> from, TierDone done) = 0;
 
-    /// Starts to load the whole block into `to` and checks it against its checksum.
+    /// Starts to load the whole block into `to`, of the size that was stored last (checked), and
+    /// checks it against its checksum.
     ///
     /// Order   after the `done` of its store; `to` stays writable and alive until `done`
     /// Fails   through `done`: Errc::io, Errc::corrupt; `where` names file and offset

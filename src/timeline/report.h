@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace spillway {
 
@@ -24,6 +25,29 @@ inline constexpr std::size_t kStallCauses = 4;
 
 /// "copy_out", "copy_in", "nvme", "admission".
 [[nodiscard]] std::string_view name_of(StallCause cause);
+
+/// What codecs did to one class of tensors: one row of the report.
+struct CodecReport {
+    std::string tensor_class;  ///< "linear_input"
+    std::string codec;         ///< "affine4:group=128"
+    double bits = 0;           ///< a raw element's, encoded, header included
+    std::int64_t values = 0;   ///< encoded
+    std::int64_t raw_bytes = 0;
+    std::int64_t encoded_bytes = 0;
+    std::int64_t encode_ns = 0;      ///< that encoding took, summed over threads
+    std::int64_t decoded_bytes = 0;  ///< raw bytes that came back
+    std::int64_t decode_ns = 0;
+    /// Sums of squares over the elements that were looked at: of the errors and of the values.
+    /// Their quotient's root is the relative L2 error.
+    double error_squares = 0;
+    double value_squares = 0;
+    std::int64_t went_raw = 0;  ///< values that the codec refused: NaN, infinity, a third value
+
+    /// The relative L2 error of what was looked at; 0 where nothing was, as with exact codecs.
+    [[nodiscard]] double relative_l2_error() const;
+
+    bool operator==(CodecReport const&) const = default;
+};
 
 /// Thread  a value; filled by Session::report() under the session's lock
 /// Units   bytes and nanoseconds, counted since the session was opened
@@ -70,6 +94,8 @@ struct Report {
     std::int64_t nvme_store_busy_ns = 0;    ///< time with a store in flight there
     std::int64_t nvme_load_busy_ns = 0;
     std::int64_t staging_bytes = 0;  ///< memory of the runtime's own for bytes under way
+
+    std::vector<CodecReport> codecs;  ///< by class and codec; empty where nothing was encoded
 
     bool operator==(Report const&) const = default;
 };

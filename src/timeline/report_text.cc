@@ -36,10 +36,13 @@ class Table {
             size(label, size_bytes, note);
         }
     }
-    /// A byte a nanosecond is a GB a second.
     void moved(std::string_view label, std::int64_t size_bytes, std::int64_t took_ns) {
-        double const rate = static_cast<double>(size_bytes) / static_cast<double>(took_ns);
-        size_if_any(label, size_bytes, took_ns > 0 ? fmt::format("{:.2f} GB/s", rate) : "");
+        size_if_any(label, size_bytes, rate(size_bytes, took_ns));
+    }
+    /// A byte a nanosecond is a GB a second. Empty where nothing took time.
+    [[nodiscard]] static std::string rate(std::int64_t size_bytes, std::int64_t took_ns) {
+        double const gb_per_s = static_cast<double>(size_bytes) / static_cast<double>(took_ns);
+        return took_ns > 0 ? fmt::format("{:.2f} GB/s", gb_per_s) : "";
     }
     void seconds(std::string_view label, std::int64_t time_ns) {
         row(label, fmt::format("{:.3f} s", static_cast<double>(time_ns) * 1e-9));
@@ -107,6 +110,33 @@ void add_moved(Table& table, Report const& report) {
     table.moved("loaded from NVMe", nvme_loaded_bytes, report.nvme_load_busy_ns);
 }
 
+/// "affine4:group=128, 3 values, 6.0 MiB to 900.0 KiB, encoded at 3.10 GB/s, relative error 0.05".
+std::string note_of(CodecReport const& row) {
+    std::string note = fmt::format(
+        "{}, {} values, {} to {}",
+        row.codec,
+        row.values,
+        format_size(row.raw_bytes),
+        format_size(row.encoded_bytes)
+    );
+    auto const add = [&note](std::string_view what, std::string const& value) {
+        note += value.empty() ? "" : fmt::format(", {} {}", what, value);
+    };
+    add("encoded at", Table::rate(row.raw_bytes, row.encode_ns));
+    add("decoded at", Table::rate(row.decoded_bytes, row.decode_ns));
+    if (row.value_squares > 0) {
+        add("relative error", fmt::format("{:.2g}", row.relative_l2_error()));
+    }
+    return row.went_raw > 0 ? note + fmt::format(", {} went raw", row.went_raw) : note;
+}
+
+void add_codecs(Table& table, Report const& report) {
+    table.begin("codecs");
+    for (CodecReport const& row : report.codecs) {
+        table.row(row.tensor_class, fmt::format("{:.2f} bits", row.bits), note_of(row));
+    }
+}
+
 void add_stalls(Table& table, Report const& report) {
     constexpr std::array<std::string_view, kStallCauses> kLabels{
         "copy out", "copy in", "NVMe", "admission"};
@@ -149,6 +179,28 @@ OrderedJson by_cause(Report const& report) {
     return json;
 }
 
+OrderedJson codecs_of(Report const& report) {
+    OrderedJson rows = OrderedJson::array();
+    for (CodecReport const& row : report.codecs) {
+        rows.push_back(
+            {{"tensor_class", row.tensor_class},
+             {"codec", row.codec},
+             {"bits", row.bits},
+             {"values", row.values},
+             {"raw_bytes", row.raw_bytes},
+             {"encoded_bytes", row.encoded_bytes},
+             {"encode_ns", row.encode_ns},
+             {"decoded_bytes", row.decoded_bytes},
+             {"decode_ns", row.decode_ns},
+             {"error_squares", row.error_squares},
+             {"value_squares", row.value_squares},
+             {"relative_l2_error", row.relative_l2_error()},
+             {"went_raw", row.went_raw}}
+        );
+    }
+    return rows;
+}
+
 }  // namespace
 
 std::string to_table(Report const& report) {
@@ -156,6 +208,7 @@ std::string to_table(Report const& report) {
     add_device(table, report);
     add_saved(table, report);
     add_moved(table, report);
+    add_codecs(table, report);
     add_stalls(table, report);
     add_places(table, report);
     return table.take();
@@ -198,7 +251,8 @@ std::string to_json(Report const& report) {
         {"nvme_stored_bytes", report.nvme_stored_bytes},
         {"nvme_store_busy_ns", report.nvme_store_busy_ns},
         {"nvme_load_busy_ns", report.nvme_load_busy_ns},
-        {"staging_bytes", report.staging_bytes}};
+        {"staging_bytes", report.staging_bytes},
+        {"codecs", codecs_of(report)}};
     return json_lines(json, 1);
 }
 

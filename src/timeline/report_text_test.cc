@@ -77,6 +77,52 @@ TEST(ReportText, a_device_with_streams_has_copies_locked_memory_and_a_context) {
     EXPECT_EQ(table.find("NVMe"), std::string::npos) << table;
 }
 
+/// Two classes under a codec: one as its codec is meant, one whose values it mostly cannot hold.
+Report with_codecs() {
+    Report report = on_nvme();
+    CodecReport linear{.tensor_class = "linear_input", .codec = "affine4", .bits = 4.5};
+    linear.values = 3;
+    linear.raw_bytes = 8_MiB;
+    linear.encoded_bytes = 9 * (1_MiB / 8);
+    linear.encode_ns = linear.raw_bytes / 4;
+    linear.decoded_bytes = 4_MiB;
+    linear.decode_ns = linear.decoded_bytes / 8;
+    linear.error_squares = 1;
+    linear.value_squares = 400;
+    CodecReport mask{.tensor_class = "mask", .codec = "mask", .bits = 1.0625, .values = 1};
+    mask.raw_bytes = 1_KiB;
+    mask.encoded_bytes = 136;
+    mask.went_raw = 2;
+    report.codecs = {linear, mask};
+    return report;
+}
+
+TEST(ReportText, a_table_has_a_row_for_each_class_and_codec) {
+    std::string const table = to_table(with_codecs());
+    for (char const* const row :
+         {"codecs   linear_input        4.50 bits  affine4, 3 values, 8.0 MiB to 1.1 MiB, encoded "
+          "at "
+          "4.00 GB/s, decoded at 8.00 GB/s, relative error 0.05\n",
+          "         mask                1.06 bits  mask, 1 values, 1.0 KiB to 136 B, 2 went "
+          "raw\n"}) {
+        EXPECT_NE(table.find(row), std::string::npos) << row << "is not in\n" << table;
+    }
+}
+
+TEST(ReportText, json_has_every_number_of_a_codec) {
+    auto const json = nlohmann::json::parse(to_json(with_codecs()), nullptr, false);
+    ASSERT_EQ(json["codecs"].size(), 2U);
+    auto const& row = json["codecs"][0];
+    EXPECT_EQ(row["tensor_class"], "linear_input");
+    EXPECT_EQ(row["codec"], "affine4");
+    EXPECT_EQ(row["encoded_bytes"], 9 * (1_MiB / 8));
+    EXPECT_EQ(row["relative_l2_error"], 0.05);
+    EXPECT_EQ(json["codecs"][1]["went_raw"], 2);
+    EXPECT_EQ(json["codecs"][1]["relative_l2_error"], 0);
+    // Two strings, plain fields of 8 bytes each, and the error that the two sums make.
+    EXPECT_EQ(row.size(), 2 + (sizeof(CodecReport) - 2 * sizeof(std::string)) / 8 + 1);
+}
+
 TEST(ReportText, a_session_that_did_nothing_says_so) {
     EXPECT_EQ(
         to_table({}),
@@ -96,8 +142,11 @@ TEST(ReportText, json_has_its_version_and_every_number_by_name) {
     EXPECT_EQ(json["device_peak_by_phase"]["backward"], 7_MiB);
     EXPECT_EQ(json["stall_by_cause_ns"]["nvme"], 1'500'000'000);
     EXPECT_EQ(json["nvme_stored_bytes"], 3'000'000);
-    // Plain fields of 8 bytes each; the two arrays are one name here, and head and version are two.
-    EXPECT_EQ(json.size(), sizeof(Report) / 8 - kPhases - kStallCauses + 2 + 2);
+    EXPECT_EQ(json["codecs"].size(), 0U);
+    // Plain fields of 8 bytes each; the two arrays and the vector are one name here, and head and
+    // version are two.
+    std::size_t const plain = (sizeof(Report) - sizeof(std::vector<CodecReport>)) / 8;
+    EXPECT_EQ(json.size(), plain - kPhases - kStallCauses + 3 + 2);
 }
 
 }  // namespace

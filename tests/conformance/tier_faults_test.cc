@@ -161,6 +161,31 @@ TEST_P(FaultsBelowChecksum, a_store_cut_short_is_caught) {
     }
 }
 
+TEST_P(FaultsBelowChecksum, memory_that_goes_bad_after_the_load_is_not_the_tiers_to_notice) {
+    FaultyTier tier(
+        std::move(open()).value(),
+        {{.kind = Fault::Kind::garble, .way = Direction::load, .at_byte = 5, .at_bit = 2}}
+    );
+    std::vector<std::byte> const from = noise(5'000, 1);
+    std::vector<std::byte> to(from.size());
+    Reservation const room = std::move(tier.reserve(std::ssize(from))).value();
+    SPILLWAY_EXPECT_OK(store_now(tier, room, from));
+    SPILLWAY_EXPECT_OK(load_now(tier, room, to));
+    EXPECT_EQ(to[5] ^ from[5], std::byte{4});
+    to[5] = from[5];
+    EXPECT_EQ(to, from);
+}
+
+TEST_P(FaultsBelowChecksum, what_is_cut_of_a_short_block_is_counted_from_its_own_end) {
+    FaultyTier tier(std::move(open()).value(), {{.kind = Fault::Kind::cut, .at_byte = 4'999}});
+    std::vector<std::byte> bytes = noise(5'000, 1);
+    Reservation const room = std::move(tier.reserve(50'000)).value();
+    SPILLWAY_EXPECT_OK(store_now(tier, room, bytes));
+    EXPECT_FALSE(load_now(tier, room, bytes).ok());
+    SPILLWAY_EXPECT_OK(store_now(tier, room, std::span(bytes).first(4'999)));
+    SPILLWAY_EXPECT_OK(load_now(tier, room, std::span(bytes).first(4'999)));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     tiers,
     FaultsBelowChecksum,

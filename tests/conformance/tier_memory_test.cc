@@ -7,6 +7,7 @@
 #include "tier/host_memory.h"
 #include "tier/host_tier.h"
 #include "tier/memory_tier.h"
+#include "tier/rate_limited_tier.h"
 #include "tier_suite.h"
 
 #include <algorithm>
@@ -48,6 +49,13 @@ Result<std::unique_ptr<Tier>> open_faultless_host(std::int64_t capacity_bytes) {
     return std::unique_ptr<Tier>(std::make_unique<FaultyTier>(std::move(host).value()));
 }
 
+/// At a rate that no test has to wait for.
+Result<std::unique_ptr<Tier>> open_limited(std::int64_t capacity_bytes) {
+    return std::unique_ptr<Tier>(std::make_unique<RateLimitedTier>(
+        std::make_unique<MemoryTier>(capacity_bytes), BytesPerSec{1e11}
+    ));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     memory,
     TierSuite,
@@ -56,6 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
         TierUnderTest{.name = "host", .block_bytes = 1_MiB, .open = open_host},
         TierUnderTest{.name = "locked_host", .block_bytes = 1_MiB, .open = open_locked_host},
         TierUnderTest{.name = "faultless_memory", .block_bytes = 1_MiB, .open = open_faultless},
+        TierUnderTest{.name = "rate_limited", .block_bytes = 1_MiB, .open = open_limited},
         TierUnderTest{.name = "faultless_host", .block_bytes = 1_MiB, .open = open_faultless_host}
     ),
     name_of_param

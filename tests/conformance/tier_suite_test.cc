@@ -163,6 +163,30 @@ TEST_P(TierSuite, a_load_touches_nothing_around_its_span) {
     }
 }
 
+TEST_P(TierSuite, a_block_shorter_than_its_room_comes_back_as_it_was_stored_last) {
+    std::int64_t const block = GetParam().block_bytes;
+    std::int64_t const room_bytes = 3 * block;
+    ASSERT_NO_FATAL_FAILURE(open(16_MiB));
+    Reservation const room = std::move(tier_->reserve(room_bytes)).value();
+    for (std::int64_t const size :
+         {room_bytes, std::int64_t{1}, block + 4097, block, block - 1, 2 * block, room_bytes - 1}) {
+        for (std::int64_t const misalign : {0, 1}) {
+            SCOPED_TRACE(testing::Message() << "size " << size << " misaligned " << misalign);
+            PageBytes from(size, misalign);
+            from.fill(static_cast<std::uint64_t>(size + misalign));
+            std::vector<std::byte> around(static_cast<std::size_t>(size + 4096), std::byte{0x5a});
+            auto const to = std::span(around).first(static_cast<std::size_t>(size));
+            SPILLWAY_EXPECT_OK(store_now(*tier_, room, from.span()));
+            SPILLWAY_EXPECT_OK(load_now(*tier_, room, to));
+            ASSERT_EQ(0, std::memcmp(from.span().data(), to.data(), to.size()));
+            ASSERT_EQ(around[to.size()], std::byte{0x5a});
+            SPILLWAY_EXPECT_OK(tier_->damage(room, size - 1, 1, std::byte{1}));
+            EXPECT_FALSE(load_now(*tier_, room, to).ok()) << "its last byte has a checksum, too";
+        }
+    }
+    EXPECT_GE(tier_->counters().used_bytes, room_bytes) << "the room stays as it was reserved";
+}
+
 TEST_P(TierSuite, many_in_flight_from_several_threads_all_come_back) {
     constexpr int kThreads = 4;
     constexpr std::size_t kBlocks = 12;
@@ -225,7 +249,7 @@ TEST_P(TierSuite, random_reservations_never_overlap_and_are_all_released) {
     ASSERT_NO_FATAL_FAILURE(open(kCapacity));
     struct Held {
         Reservation room;
-        std::vector<std::byte> bytes;
+        std::vector<std::byte> bytes;  ///< as many as the room has, or fewer
     };
     std::vector<Held> held;
     for (int round = 0; round < 150; ++round) {
@@ -244,7 +268,10 @@ TEST_P(TierSuite, random_reservations_never_overlap_and_are_all_released) {
             ASSERT_EQ(room.error().code, Errc::tier_full);
             continue;
         }
-        held.push_back({std::move(room).value(), noise(size, random())});
+        bool const whole = random() % 2 == 0;
+        auto const stored =
+            whole ? size : static_cast<std::int64_t>(1 + random() % static_cast<unsigned>(size));
+        held.push_back({std::move(room).value(), noise(stored, random())});
         SPILLWAY_EXPECT_OK(store_now(*tier_, held.back().room, held.back().bytes));
     }
     EXPECT_GT(tier_->counters().peak_used_bytes, 0);

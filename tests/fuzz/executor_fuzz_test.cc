@@ -69,7 +69,8 @@ bool drops_in_flight(EventLog const& log) {
     std::map<CommandId, ValueId> copies;
     for (LogEntry const& entry : log.entries) {
         if (auto const* const command = std::get_if<Command>(&entry)) {
-            if (command->kind == CommandKind::store || command->kind == CommandKind::load) {
+            if (command->kind == CommandKind::store || command->kind == CommandKind::load ||
+                command->kind == CommandKind::run) {
                 copies[command->id] = command->value;
             }
             continue;
@@ -103,12 +104,17 @@ struct Seen {
     std::int64_t cancelled = 0;
     std::int64_t faults = 0;
     std::int64_t dropped_in_flight = 0;
+    std::int64_t encoded = 0;
+    std::int64_t decoded = 0;
+    std::int64_t not_encodable = 0;
 
     void add(SimulationResult const& outcome) {
         ++runs;
         refused += outcome.ok ? 0 : 1;
         moved += outcome.stored_bytes > 0 ? 1 : 0;
         returned += outcome.loaded_bytes > 0 ? 1 : 0;
+        encoded += outcome.encodes > 0 ? 1 : 0;
+        decoded += outcome.decodes > 0 ? 1 : 0;
         dropped_in_flight += drops_in_flight(outcome.log) ? 1 : 0;
         auto const any = [&](auto const& is) {
             return std::any_of(outcome.log.entries.begin(), outcome.log.entries.end(), is) ? 1 : 0;
@@ -126,6 +132,11 @@ struct Seen {
             auto const* const event = std::get_if<Event>(&entry);
             return event != nullptr && std::holds_alternative<Failed>(*event);
         });
+        not_encodable += any([](LogEntry const& entry) {
+            auto const* const event = std::get_if<Event>(&entry);
+            auto const* const failed = event == nullptr ? nullptr : std::get_if<Failed>(event);
+            return failed != nullptr && failed->why == "injected: not encodable";
+        });
     }
 
     void expect_variety() const {
@@ -137,12 +148,17 @@ struct Seen {
               read_ahead,
               cancelled,
               faults,
-              dropped_in_flight}) {
+              dropped_in_flight,
+              encoded,
+              decoded,
+              not_encodable}) {
             EXPECT_GT(count * 100, runs) << "less than one run in a hundred";
         }
         std::cout << runs << " runs: " << refused << " refused, " << moved << " moved, " << returned
                   << " returned, " << read_ahead << " read ahead, " << cancelled << " cancelled, "
-                  << faults << " with faults, " << dropped_in_flight << " dropped in flight\n";
+                  << faults << " with faults, " << dropped_in_flight << " dropped in flight, "
+                  << encoded << " encoded, " << decoded << " decoded, " << not_encodable
+                  << " not encodable\n";
     }
 };
 
@@ -190,6 +206,8 @@ TEST(ExecutorFuzz, completions_only_open_gates) {
         Case subject = random_case(seed);
         subject.how.fail_store = 0;
         subject.how.fail_load = 0;
+        subject.how.fail_decode = 0;
+        subject.how.raw_every = 0;
         subject.how.full_at_bytes = {-1, -1, -1};
         Result<SimulationResult> const one = simulate_case(subject);
         Dice dice(seed + 1);
@@ -217,6 +235,9 @@ TEST(ExecutorFuzz, an_ample_budget_moves_nothing) {
         Case subject = random_case(seed);
         subject.options.chooser = ChooserKind::online;
         subject.options.device_bytes = 4 * peak_without_moves(subject.trace);
+        for (auto& [slot, answer] : subject.how.rule) {
+            answer.advice = std::min(answer.advice, Advice::when_asked);
+        }
         Result<SimulationResult> const outcome = simulate_case(subject);
         ASSERT_TRUE(outcome.ok()) << rerun(seed) << outcome.error().message();
         EXPECT_TRUE(outcome->ok) << rerun(seed);

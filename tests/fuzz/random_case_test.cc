@@ -168,6 +168,29 @@ SimulatorOptions random_how(Dice& dice) {
     return how;
 }
 
+/// A rule that knows some of the values; codes that shrink much, hardly or not at all.
+void draw_rule(Dice& dice, Trace const& trace, SimulatorOptions& how) {
+    std::int64_t const share = dice.percent(40) ? 0 : dice.in(20, 100);
+    std::int64_t const codes = dice.in(0, 100);
+    for (TraceValue const& value : trace.values) {
+        if (!dice.percent(share)) {
+            continue;
+        }
+        RuleAnswer& answer = how.rule[value.slot];
+        answer.advice = static_cast<Advice>(dice.percent(10) ? 0 : dice.in(1, 3));
+        if (dice.percent(codes)) {
+            std::int64_t const percent = dice.percent(90) ? dice.in(5, 60) : dice.in(90, 110);
+            answer.encoded_bytes = std::max<std::int64_t>(1, value.size_bytes * percent / 100);
+        }
+    }
+    how.raw_every = dice.percent(25) ? dice.in(1, 12) : 0;
+    how.fail_decode = how.fail_load > 0 ? dice.in(0, 12) : 0;
+    if (dice.percent(80)) {
+        how.encode_rate_bytes_per_s = static_cast<double>(dice.in(1, 5'000) * 1'000'000);
+        how.decode_rate_bytes_per_s = static_cast<double>(dice.in(1, 5'000) * 1'000'000);
+    }
+}
+
 }  // namespace
 
 Trace random_trace(Dice& dice) {
@@ -224,6 +247,7 @@ Case random_case(std::uint64_t seed) {
         made.plan = random_plan(dice, made.trace);
     }
     made.how = random_how(dice);
+    draw_rule(dice, made.trace, made.how);
     return made;
 }
 
@@ -234,7 +258,9 @@ std::string describe(Case const& subject) {
          << static_cast<int>(how.order) << ", settle_at_waits " << how.settle_at_waits
          << ", write_every " << how.write_every << ", fail_store " << how.fail_store
          << ", fail_load " << how.fail_load << ", fault_is_full " << how.fault_is_full
-         << ", full_at host " << how.full_at_bytes[1] << ", nvme " << how.full_at_bytes[2] << "\n"
+         << ", full_at host " << how.full_at_bytes[1] << ", nvme " << how.full_at_bytes[2]
+         << ", fail_decode " << how.fail_decode << ", raw_every " << how.raw_every << ", rates "
+         << how.encode_rate_bytes_per_s << " " << how.decode_rate_bytes_per_s << "\n"
          << to_json_text(subject.trace);
     if (subject.plan) {
         text << to_json_text(*subject.plan);

@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "codec/block.h"
+
+#include "codec/layout.h"
+
+#include <fmt/format.h>
+#define XXH_STATIC_LINKING_ONLY  // the size of its state
+#include <xxhash.h>
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#include <xxh_x86dispatch.h>  // the widest vectors that this machine has
+#endif
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+namespace spillway {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "blocks are little-endian");
+
+constexpr std::array<char, 4> kMagic{'S', 'P', 'C', 'B'};
+constexpr std::uint8_t kVersion = 1;
+
+/// As it lies in the block; every byte is one of a field.
+struct Image {
+    std::array<char, 4> magic = kMagic;
+    std::uint8_t version = kVersion;
+    std::uint8_t kind = 0;
+    std::uint8_t element = 0;
+    std::uint8_t flags = 0;  // 1: absmax, 2: stochastic
+    std::uint16_t bits = 0;
+    std::uint16_t group = 0;
+    std::uint32_t zero = 0;
+    std::int64_t count = 0;
+    std::int64_t codes_bytes = 0;
+    std::uint64_t ends_sum = 0;
+    std::uint64_t codes_sum = 0;
+    std::uint64_t also_zero = 0;
+    std::uint64_t header_sum = 0;
+};
+static_assert(sizeof(Image) == kHeaderBytes);
+static_assert(static_cast<int>(CodecKind::lossless) == 7 && static_cast<int>(Element::u8) == 3);
+
+Image image_of(Encoding const& encoding, BlockHeader const& header) {
+    Codec const& codec = encoding.codec;
+    Image image;
+    image.kind = static_cast<std::uint8_t>(codec.kind);
+    image.element = static_cast<std::uint8_t>(encoding.element);
+    image.flags = static_cast<std::uint8_t>((codec.absmax ? 1 : 0) | (codec.stochastic ? 2 : 0));
+    image.bits = static_cast<std::uint16_t>(codec.bits);
+    image.group = static_cast<std::uint16_t>(codec.group);
+    image.count = encoding.count;
+    image.codes_bytes = header.codes_bytes;
+    image.ends_sum = header.ends_sum;
+    image.codes_sum = header.codes_sum;
+    image.header_sum = XXH3_64bits(&image, offsetof(Image, header_sum));
+    return image;
+}
+
+}  // namespace
+
+static_assert(sizeof(XXH3_state_t) == 576 && alignof(XXH3_state_t) <= 64);
+
+Sum::Sum() {
+    auto* const state = new (state_) XXH3_state_t;
+    XXH3_64bits_reset(state);
+}
+
+void Sum::add(std::span<std::byte const> bytes) {
+    XXH3_64bits_update(
+        std::launder(reinterpret_cast<XXH3_state_t*>(state_)), bytes.data(), bytes.size()
+    );
+}
+
+std::uint64_t Sum::value() const {
+    return XXH3_64bits_digest(std::launder(reinterpret_cast<XXH3_state_t const*>(state_)));
+}
+
+void write_header(Encoding const& encoding, BlockHeader const& header, std::span<std::byte> coded) {
+    Image const image = image_of(encoding, header);
+    std::memcpy(coded.data(), &image, sizeof image);
+}
+
+Error corrupt_block(Encoding const& encoding, std::string_view what) {
+    return {
+        Errc::corrupt,
+        std::string(what),
+        fmt::format(
+            "{} of {} {}", to_text(encoding.codec), encoding.count, name_of(encoding.element)
+        )};
+}
+
+Result<BlockHeader> read_header(Encoding const& encoding, std::span<std::byte const> coded) {
+    Image image;
+    if (coded.size() < sizeof image) {
+        return corrupt_block(encoding, fmt::format("{} bytes are no coded block", coded.size()));
+    }
+    std::memcpy(&image, coded.data(), sizeof image);
+    BlockHeader const header{image.codes_bytes, image.ends_sum, image.codes_sum};
+    Image const expected = image_of(encoding, header);
+    if (std::memcmp(&image, &expected, sizeof image) != 0) {
+        return corrupt_block(encoding, "the header is not one of such a block (or its checksum)");
+    }
+    Layout const layout = layout_of(encoding);
+    bool const lossless = encoding.codec.kind == CodecKind::lossless;
+    std::int64_t const most = std::ssize(coded) - layout.codes_offset();
+    bool const as_told = lossless ? header.codes_bytes >= 0 && header.codes_bytes <= most
+                                  : header.codes_bytes == most && most == layout.codes_bytes;
+    if (!as_told) {
+        return corrupt_block(
+            encoding,
+            fmt::format(
+                "{} bytes are not the {} of the block",
+                coded.size(),
+                header.codes_bytes + layout.codes_offset()
+            )
+        );
+    }
+    return header;
+}
+
+}  // namespace spillway

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The header of a coded block, and the checksums that find a changed byte in any part of it.
+#pragma once
+
+#include "codec/codec.h"
+
+namespace spillway {
+
+/// XXH3-64 of bytes that are given piece by piece, each while it is still in the cache.
+class Sum {
+  public:
+    Sum();
+    void add(std::span<std::byte const> bytes);
+    [[nodiscard]] std::uint64_t value() const;
+
+  private:
+    alignas(64) std::byte state_[576];  // XXH3_state_t
+};
+
+struct BlockHeader {
+    std::int64_t codes_bytes = 0;
+    std::uint64_t ends_sum = 0;
+    std::uint64_t codes_sum = 0;
+};
+
+/// Fills the first kHeaderBytes of `coded`.
+void write_header(Encoding const& encoding, BlockHeader const& header, std::span<std::byte> coded);
+
+/// Fails   Errc::corrupt: no header of a block of `encoding`, or changed, or of a block that is not
+///         as long as `coded` (`lossless`: longer)
+[[nodiscard]] Result<BlockHeader> read_header(
+    Encoding const& encoding, std::span<std::byte const> coded
+);
+
+/// "affine4 of 1000 f32: what", as errors say it.
+[[nodiscard]] Error corrupt_block(Encoding const& encoding, std::string_view what);
+
+}  // namespace spillway

@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What the codecs' tests go through: every codec, element, count and shape of data.
+#pragma once
+
+#include "codec/arithmetic.h"
+#include "codec/codec.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+using Buffer = std::vector<std::byte>;
+
+inline std::vector<Codec> all_codecs() {
+    std::vector<Codec> codecs;
+    for (char const* const text :
+         {"identity",
+          "mask",
+          "sign",
+          "lossless",
+          "fp8_e4m3",
+          "fp8_e4m3:group=32",
+          "fp8_e5m2:group=1024",
+          "nf4",
+          "nf4:group=32"}) {
+        codecs.push_back(*parse_codec(text));
+    }
+    for (char const* const bits : {"2", "3", "4", "5", "6", "8"}) {
+        for (char const* const rest : {"", ",absmax", ",stochastic", ",absmax,stochastic"}) {
+            for (char const* const group : {"32", "128", "1024"}) {
+                std::string const text = std::string("affine") + bits + ":group=" + group + rest;
+                codecs.push_back(*parse_codec(text));
+            }
+        }
+    }
+    return codecs;
+}
+
+inline constexpr std::array kElements{Element::f32, Element::bf16, Element::f16, Element::u8};
+
+enum class Shape {
+    normal,
+    constant,
+    zeros,
+    huge_range,
+    subnormal,
+    tiny,
+    outlier,
+    negative_zero,
+    far_from_zero,
+    spaced,
+};
+inline constexpr std::array kShapes{
+    Shape::normal,
+    Shape::constant,
+    Shape::zeros,
+    Shape::huge_range,
+    Shape::subnormal,
+    Shape::tiny,
+    Shape::outlier,
+    Shape::negative_zero,
+    Shape::far_from_zero,
+    Shape::spaced};
+
+/// The largest number of an element type.
+inline float largest_of(Element element) {
+    if (element == Element::f16) {
+        return 65504.0F;
+    }
+    return element == Element::bf16 ? 0x1.fep127F : 0x1.fffffep127F;
+}
+
+inline float next_value(Shape shape, Element element, std::mt19937& random, std::int64_t index) {
+    float const normal = std::normal_distribution<float>{}(random);
+    float const least = element == Element::f16    ? 0x1p-24F
+                        : element == Element::bf16 ? 0x1p-133F
+                                                   : 0x1p-149F;
+    switch (shape) {
+        case Shape::normal:
+            return normal;
+        case Shape::constant:
+            return 1.375F;
+        case Shape::zeros:
+            return 0;
+        case Shape::huge_range:
+            return largest_of(element) * std::clamp(normal, -1.0F, 1.0F);
+        case Shape::subnormal:
+            return least * std::round(normal * 9);
+        case Shape::tiny:
+            return element == Element::f16 ? least * 40 * normal : normal * 0x1p-100F;
+        case Shape::outlier:
+            return index % 97 == 50 ? 3000.0F : normal;
+        case Shape::negative_zero:
+            return index % 3 == 0 ? -0.0F : index % 3 == 1 ? 0.0F : -std::abs(normal);
+        case Shape::far_from_zero:
+            return 1000.0F + normal;
+        case Shape::spaced:
+            break;
+    }
+    return static_cast<float>(index % 16) - 4.0F;
+}
+
+inline void put(Element element, Buffer& raw, std::int64_t index, float value) {
+    std::uint32_t bits = arithmetic::bits_of(value);
+    if (element == Element::bf16) {
+        bits = arithmetic::to_bfloat(std::clamp(value, -0x1.fep127F, 0x1.fep127F));
+    } else if (element == Element::f16) {
+        bits = arithmetic::to_half(value);
+    } else if (element == Element::u8) {
+        bits &= 0xffU;
+    }
+    auto const size = static_cast<std::size_t>(size_of(element));
+    std::memcpy(raw.data() + static_cast<std::size_t>(index) * size, &bits, size);
+}
+
+inline float get(Element element, Buffer const& raw, std::int64_t index) {
+    std::uint32_t bits = 0;
+    auto const size = static_cast<std::size_t>(size_of(element));
+    std::memcpy(&bits, raw.data() + static_cast<std::size_t>(index) * size, size);
+    if (element == Element::bf16) {
+        return arithmetic::from_bfloat(bits);
+    }
+    return element == Element::f16 ? arithmetic::from_half(bits) : arithmetic::float_of(bits);
+}
+
+inline Buffer values_of(Shape shape, Element element, std::int64_t count, unsigned seed = 1) {
+    std::mt19937 random(seed);
+    Buffer raw(static_cast<std::size_t>(count * size_of(element)));
+    for (std::int64_t i = 0; i < count; ++i) {
+        put(element, raw, i, next_value(shape, element, random, i));
+    }
+    return raw;
+}
+
+/// The same with only 0 and one other value, for `mask`.
+inline Buffer mask_of(Element element, std::int64_t count, float other = 1.25F) {
+    std::mt19937 random(5);
+    Buffer raw(static_cast<std::size_t>(count * size_of(element)));
+    for (std::int64_t i = 0; i < count; ++i) {
+        put(element, raw, i, random() % 10 == 0 ? 0 : other);
+    }
+    if (element == Element::u8) {
+        for (std::byte& byte : raw) {
+            byte = random() % 10 == 0 ? std::byte{} : std::byte{1};
+        }
+    }
+    return raw;
+}
+
+inline bool takes(Encoding const& encoding) {
+    return encoded_bytes(encoding).ok();
+}
+
+/// Bytes that `codec` can encode.
+inline Buffer input_for(Encoding const& encoding, Shape shape) {
+    return encoding.codec.kind == CodecKind::mask
+               ? mask_of(encoding.element, encoding.count)
+               : values_of(shape, encoding.element, encoding.count);
+}
+
+inline Buffer coded_by(
+    decltype(encode) form, Encoding const& encoding, Buffer const& raw, std::uint64_t seed = 7
+) {
+    Buffer coded(static_cast<std::size_t>(*encoded_bytes(encoding)), std::byte{0xa5});
+    Result<std::int64_t> const size = form(encoding, raw, coded, seed);
+    coded.resize(size.ok() ? static_cast<std::size_t>(*size) : 0);
+    return coded;
+}
+
+inline Buffer decoded_by(decltype(decode) form, Encoding const& encoding, Buffer const& coded) {
+    Buffer raw(static_cast<std::size_t>(encoding.raw_bytes()), std::byte{0xa5});
+    Result<void> const done = form(encoding, coded, raw);
+    raw.resize(done.ok() ? raw.size() : 0);
+    return raw;
+}
+
+inline std::string words_of(Encoding const& encoding, Shape shape = Shape::normal) {
+    return to_text(encoding.codec) + " of " + std::to_string(encoding.count) + " " +
+           std::string(name_of(encoding.element)) + ", data " +
+           std::to_string(static_cast<int>(shape));
+}
+
+}  // namespace spillway

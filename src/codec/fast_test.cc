@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The fast kernels give the plain ones' bits, with every kind of vector that this machine has.
+
+#include "codec/codec.h"
+#include "codec/codec_cases.h"
+
+#include <gtest/gtest.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace spillway {
+namespace {
+
+/// The fast kernels use one kind of vector while it lives.
+class Vectors {
+  public:
+    explicit Vectors(std::int64_t target) {
+        hwy::SetSupportedTargetsForTest(target);
+        hwy::GetChosenTarget().Update(target);
+    }
+    Vectors(Vectors const&) = delete;
+    Vectors& operator=(Vectors const&) = delete;
+    ~Vectors() {
+        hwy::SetSupportedTargetsForTest(0);
+        hwy::GetChosenTarget().DeInit();
+    }
+};
+
+/// Those that this machine has, one lane included.
+std::vector<std::int64_t> all_vectors() {
+    std::vector<std::int64_t> targets = hwy::SupportedAndGeneratedTargets();
+    if (std::find(targets.begin(), targets.end(), HWY_STATIC_TARGET) == targets.end()) {
+        targets.push_back(HWY_STATIC_TARGET);
+    }
+    return targets;
+}
+
+class Fast : public testing::TestWithParam<std::int64_t> {};
+
+TEST_P(Fast, encodes_the_plain_bits) {
+    Vectors const vectors(GetParam());
+    for (Codec const& codec : all_codecs()) {
+        for (Element const element : kElements) {
+            for (std::int64_t const count : {0, 5, 1024, 65 * 1024 + 333}) {
+                Encoding const encoding{codec, element, count};
+                if (!takes(encoding)) {
+                    continue;
+                }
+                Buffer const raw = input_for(encoding, Shape::normal);
+                Buffer const plain = coded_by(encode_reference, encoding, raw);
+                EXPECT_TRUE(coded_by(encode, encoding, raw) == plain) << words_of(encoding);
+            }
+        }
+    }
+}
+
+TEST_P(Fast, encodes_and_decodes_the_plain_bits_whatever_the_data) {
+    Vectors const vectors(GetParam());
+    for (Codec const& codec : all_codecs()) {
+        for (Element const element : kElements) {
+            Encoding const encoding{codec, element, 2 * 1024 + 77};
+            if (!takes(encoding)) {
+                continue;
+            }
+            for (Shape const shape : kShapes) {
+                Buffer const raw = input_for(encoding, shape);
+                Buffer const coded = coded_by(encode_reference, encoding, raw);
+                ASSERT_FALSE(coded.empty());
+                EXPECT_TRUE(coded_by(encode, encoding, raw) == coded) << words_of(encoding, shape);
+                Buffer const plain = decoded_by(decode_reference, encoding, coded);
+                EXPECT_TRUE(decoded_by(decode, encoding, coded) == plain)
+                    << words_of(encoding, shape);
+            }
+        }
+    }
+}
+
+TEST_P(Fast, decodes_the_plain_bits_past_the_caches) {
+    Vectors const vectors(GetParam());
+    for (char const* const text : {"affine4", "affine3:absmax"}) {
+        for (Element const element : {Element::f32, Element::bf16, Element::f16}) {
+            Encoding const encoding{*parse_codec(text), element, (4 << 20) / size_of(element) + 1};
+            Buffer const coded = coded_by(encode, encoding, input_for(encoding, Shape::outlier));
+            std::vector<std::byte> room(static_cast<std::size_t>(encoding.raw_bytes()) + 128);
+            Buffer const plain = decoded_by(decode_reference, encoding, coded);
+            for (std::size_t const off : {std::size_t{0}, std::size_t{4}}) {
+                auto const address = reinterpret_cast<std::uintptr_t>(room.data());
+                std::span<std::byte> const raw =
+                    std::span(room).subspan((64 - address % 64) % 64 + off, plain.size());
+                ASSERT_TRUE(decode(encoding, coded, raw).ok());
+                EXPECT_TRUE(std::equal(raw.begin(), raw.end(), plain.begin()))
+                    << words_of(encoding);
+            }
+        }
+    }
+}
+
+TEST_P(Fast, refuses_the_same_element_with_the_same_words) {
+    Vectors const vectors(GetParam());
+    for (Codec const& codec : all_codecs()) {
+        if (codec.kind == CodecKind::identity || codec.kind == CodecKind::lossless) {
+            continue;
+        }
+        for (Element const element : {Element::f32, Element::bf16, Element::f16}) {
+            for (std::int64_t const index : {0, 40, 1023, 3000}) {
+                Encoding const encoding{codec, element, 4096};
+                Buffer raw = input_for(encoding, Shape::normal);
+                float const infinity = -std::numeric_limits<float>::infinity();
+                put(Element::f32, raw, index * size_of(element) / 4, infinity);
+                Buffer coded(static_cast<std::size_t>(*encoded_bytes(encoding)));
+                Result<std::int64_t> const fast = encode(encoding, raw, coded, 0);
+                Result<std::int64_t> const plain = encode_reference(encoding, raw, coded, 0);
+                ASSERT_EQ(fast.ok(), plain.ok()) << words_of(encoding);
+                if (!fast.ok()) {
+                    EXPECT_EQ(fast.error(), plain.error()) << words_of(encoding);
+                }
+            }
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Vectors,
+    Fast,
+    testing::ValuesIn(all_vectors()),
+    [](testing::TestParamInfo<std::int64_t> const& target) {
+        return std::string(hwy::TargetName(target.param));
+    }
+);
+
+TEST(Fast, numbers_whose_sum_is_none_are_numbers) {
+    Encoding const encoding{*parse_codec("affine8"), Element::f32, 2048};
+    Buffer raw(static_cast<std::size_t>(encoding.raw_bytes()));
+    for (std::int64_t i = 0; i < encoding.count; ++i) {
+        put(Element::f32, raw, i, 0x1.8p126F + (i % 2 == 0 ? 0x1p110F : 0));
+    }
+    Buffer const coded = coded_by(encode, encoding, raw);
+    EXPECT_EQ(coded, coded_by(encode_reference, encoding, raw));
+    EXPECT_EQ(decoded_by(decode, encoding, coded), raw);
+}
+
+}  // namespace
+}  // namespace spillway

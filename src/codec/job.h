@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What the scalar kernels and the fast ones both are: functions from chunks of elements to packed
+// codes and back. A chunk is arithmetic::kChunk elements, the last of a block may be shorter.
+#pragma once
+
+#include "codec/arithmetic.h"
+#include "codec/codec.h"
+
+namespace spillway {
+
+/// What all chunks of a block share.
+struct Job {
+    Codec codec;
+    Element element = Element::f32;
+    arithmetic::Planes planes;
+    bool centred = false;     ///< one end is stored; the other is its opposite
+    float steps = 0;          ///< between the ends of a group
+    float offset = 0;         ///< affine: the code of 0 where `centred`
+    float top = 0;            ///< affine: the last code; fp8: the largest value
+    std::uint64_t seed = 0;   ///< stochastic rounding's
+    std::uint32_t other = 0;  ///< mask: the bits of the value that is not 0
+
+    [[nodiscard]] int group() const { return codec.group; }
+    [[nodiscard]] std::int64_t element_bytes() const { return size_of(element); }
+};
+
+[[nodiscard]] Job job_of(Encoding const& encoding, std::uint64_t seed);
+
+/// A run of chunks, each pointer at its first one's bytes.
+struct ChunksToEncode {
+    std::int64_t first = 0;  ///< number of the first chunk
+    std::int64_t count = 0;
+    std::byte const* raw = nullptr;
+    std::byte* ends = nullptr;
+    std::byte* codes = nullptr;
+};
+struct ChunksToDecode {
+    std::int64_t count = 0;
+    std::byte const* ends = nullptr;
+    std::byte const* codes = nullptr;
+    std::byte* raw = nullptr;
+    bool past_caches = false;  ///< `raw` is more than a cache holds: do not keep it there
+};
+
+/// One way to do it.
+struct Kernels {
+    /// Encodes whole chunks. Returns the first element, counted from these chunks' first, that
+    /// cannot be coded; -1: all are.
+    std::int64_t (*encode)(Job const& job, ChunksToEncode const& chunks);
+    void (*decode)(Job const& job, ChunksToDecode const& chunks);
+    /// All first bytes of `count` elements, then all second ones, and so on; and back.
+    void (*shuffle)(Element element, std::int64_t count, std::byte const* raw, std::byte* planes);
+    void (*unshuffle)(Element element, std::int64_t count, std::byte const* planes, std::byte* raw);
+};
+
+}  // namespace spillway

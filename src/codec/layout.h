@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Where the parts of a coded block lie: docs/formats/coded_block.md. Kernels of other devices
+// write the same parts.
+#pragma once
+
+#include "codec/codec.h"
+
+namespace spillway {
+
+inline constexpr std::int64_t kHeaderBytes = 64;
+/// The most raw bytes that `lossless` compresses at a time.
+inline constexpr std::int64_t kPieceBytes = 131072;
+
+/// A header, then what groups share (`ends`; of `mask` its other value), padded to 64 bytes, then
+/// the codes.
+struct Layout {
+    std::int64_t ends_bytes = 0;   ///< padding included
+    std::int64_t codes_bytes = 0;  ///< of `lossless` the most that they can be
+
+    [[nodiscard]] std::int64_t ends_offset() const { return kHeaderBytes; }
+    [[nodiscard]] std::int64_t codes_offset() const { return kHeaderBytes + ends_bytes; }
+    [[nodiscard]] std::int64_t total_bytes() const { return codes_offset() + codes_bytes; }
+};
+
+/// Of an encoding whose parameters exist.
+[[nodiscard]] Layout layout_of(Encoding const& encoding);
+
+/// Bits of a code; 0: the codec has none.
+[[nodiscard]] int code_bits(Codec const& codec);
+/// Bytes that a group puts among the ends.
+[[nodiscard]] std::int64_t ends_of_group(Codec const& codec, Element element);
+/// Elements that a chunk of `count` of them (1 to arithmetic::kChunk) has room for: the next power
+/// of two, at least 32.
+[[nodiscard]] int room_for(std::int64_t count);
+
+}  // namespace spillway

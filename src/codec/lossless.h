@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The codes of `lossless`: pieces of kPieceBytes, each shuffled and compressed by zstd, or as it is
+// where that would not be shorter. A thread keeps zstd's memory from its first piece on.
+#pragma once
+
+#include "codec/job.h"
+
+namespace spillway {
+
+/// Bytes written to `codes`, which has room for every outcome.
+[[nodiscard]] std::int64_t compress(
+    Kernels const& kernels,
+    Element element,
+    std::span<std::byte const> raw,
+    std::span<std::byte> codes
+);
+
+/// Whether `codes` are such pieces of exactly `raw`; they may be any bytes.
+[[nodiscard]] bool decompress(
+    Kernels const& kernels,
+    Element element,
+    std::span<std::byte const> codes,
+    std::span<std::byte> raw
+);
+
+}  // namespace spillway

@@ -1,0 +1,305 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "codec/run.h"
+
+#include "codec/block.h"
+#include "codec/layout.h"
+#include "codec/lossless.h"
+#include "codec/reference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace spillway {
+
+namespace {
+
+using arithmetic::kChunk;
+
+/// Chunks between two sums of their codes, which then are still in the cache.
+constexpr std::int64_t kChunksAtOnce = 64;
+/// From here on what is decoded is not kept in the caches.
+constexpr std::int64_t kPastCachesBytes = std::int64_t{4} << 20;
+
+/// What one chunk of a job takes in each part.
+struct Strides {
+    std::int64_t raw = 0;
+    std::int64_t ends = 0;
+    std::int64_t codes = 0;
+
+    explicit Strides(Job const& job)
+        : raw(kChunk * job.element_bytes()),
+          ends(job.group() == 0 ? 0 : kChunk / job.group() * ends_of_group(job.codec, job.element)),
+          codes(kChunk / 8 * code_bits(job.codec)) {}
+};
+
+Error bad_element(Encoding const& encoding, std::span<std::byte const> raw, std::int64_t index) {
+    bool const number = is_number(encoding.element, raw.data(), index);
+    return {
+        Errc::unsupported,
+        encoding.codec.kind == CodecKind::mask
+            ? fmt::format("element {} is a third value; a mask has 0 and one other", index)
+            : fmt::format("element {} is {}", index, number ? "no number" : "NaN or infinite"),
+        fmt::format(
+            "{} of {} {}", to_text(encoding.codec), encoding.count, name_of(encoding.element)
+        )};
+}
+
+/// The bits of the first element that is not 0; 0: all are.
+std::uint32_t first_other(Element element, std::span<std::byte const> raw) {
+    auto const* const end = raw.data() + raw.size();
+    auto const* at = raw.data();
+    std::uint64_t word = 0;
+    while (end - at >= 8 && (std::memcpy(&word, at, 8), word == 0)) {
+        at += 8;
+    }
+    at = std::find_if(at, end, [](std::byte byte) { return byte != std::byte{}; });
+    if (at == end) {
+        return 0;
+    }
+    std::int64_t const size = size_of(element);
+    std::uint32_t bits = 0;
+    std::memcpy(
+        &bits, raw.data() + (at - raw.data()) / size * size, static_cast<std::size_t>(size)
+    );
+    return bits;
+}
+
+std::uint64_t sum_of(std::span<std::byte const> bytes) {
+    Sum sum;
+    sum.add(bytes);
+    return sum.value();
+}
+
+/// Encodes all elements and sums their codes. Returns the first that cannot be coded; -1: all are.
+std::int64_t encode_elements(
+    Kernels const& kernels,
+    Job const& job,
+    std::span<std::byte const> raw,
+    std::byte* ends,
+    std::span<std::byte> codes,
+    Sum& sum
+) {
+    Strides const stride(job);
+    std::int64_t const count = std::ssize(raw) / job.element_bytes();
+    std::int64_t const whole = count / kChunk;
+    for (std::int64_t first = 0; first < whole; first += kChunksAtOnce) {
+        ChunksToEncode const chunks{
+            .first = first,
+            .count = std::min(kChunksAtOnce, whole - first),
+            .raw = raw.data() + first * stride.raw,
+            .ends = ends + first * stride.ends,
+            .codes = codes.data() + first * stride.codes};
+        std::int64_t const bad = kernels.encode(job, chunks);
+        if (bad >= 0) {
+            return first * kChunk + bad;
+        }
+        sum.add({chunks.codes, static_cast<std::size_t>(chunks.count * stride.codes)});
+    }
+    if (count % kChunk == 0) {
+        return -1;
+    }
+    std::byte* const last = codes.data() + whole * stride.codes;
+    int const bad = encode_chunk(
+        job,
+        whole,
+        static_cast<int>(count % kChunk),
+        raw.data() + whole * stride.raw,
+        ends + whole * stride.ends,
+        last
+    );
+    sum.add({last, static_cast<std::size_t>(codes.data() + codes.size() - last)});
+    return bad < 0 ? -1 : whole * kChunk + bad;
+}
+
+/// Sums the codes and decodes them, piece by piece.
+void decode_elements(
+    Kernels const& kernels,
+    Job const& job,
+    std::byte const* ends,
+    std::span<std::byte const> codes,
+    std::span<std::byte> raw,
+    Sum& sum
+) {
+    Strides const stride(job);
+    std::int64_t const count = std::ssize(raw) / job.element_bytes();
+    std::int64_t const whole = count / kChunk;
+    for (std::int64_t first = 0; first < whole; first += kChunksAtOnce) {
+        ChunksToDecode const chunks{
+            .count = std::min(kChunksAtOnce, whole - first),
+            .ends = ends + first * stride.ends,
+            .codes = codes.data() + first * stride.codes,
+            .raw = raw.data() + first * stride.raw,
+            .past_caches = std::ssize(raw) >= kPastCachesBytes};
+        sum.add({chunks.codes, static_cast<std::size_t>(chunks.count * stride.codes)});
+        kernels.decode(job, chunks);
+    }
+    if (count % kChunk != 0) {
+        std::span<std::byte const> const last =
+            codes.subspan(static_cast<std::size_t>(whole * stride.codes));
+        sum.add(last);
+        decode_chunk(
+            job,
+            static_cast<int>(count % kChunk),
+            ends + whole * stride.ends,
+            last.data(),
+            raw.data() + whole * stride.raw
+        );
+    }
+}
+
+Result<void> check_sizes(
+    Encoding const& encoding, std::int64_t raw, std::int64_t coded, std::int64_t needed
+) {
+    if (raw != encoding.raw_bytes() || coded < needed) {
+        return Error{
+            Errc::bad_argument,
+            fmt::format(
+                "{} raw bytes and room for {} coded ones, not {} and {}",
+                raw,
+                coded,
+                encoding.raw_bytes(),
+                needed
+            ),
+            to_text(encoding.codec)};
+    }
+    return {};
+}
+
+template <typename Byte>
+struct Parts {
+    std::span<Byte> ends;
+    std::span<Byte> codes;
+};
+
+template <typename Byte>
+Parts<Byte> parts_of(Layout const& layout, std::span<Byte> coded) {
+    return {
+        coded.subspan(kHeaderBytes, static_cast<std::size_t>(layout.ends_bytes)),
+        coded.subspan(static_cast<std::size_t>(layout.codes_offset()))};
+}
+
+/// Fills the parts and tells the header of them. Returns the first element that cannot be coded.
+std::int64_t encode_parts(
+    Kernels const& kernels,
+    Encoding const& encoding,
+    std::span<std::byte const> raw,
+    Parts<std::byte> parts,
+    std::uint64_t seed,
+    BlockHeader& header
+) {
+    if (code_bits(encoding.codec) == 0) {
+        if (encoding.codec.kind == CodecKind::lossless) {
+            header.codes_bytes = compress(kernels, encoding.element, raw, parts.codes);
+        } else {
+            std::copy(raw.begin(), raw.end(), parts.codes.begin());
+        }
+        header.codes_sum = sum_of(parts.codes.first(static_cast<std::size_t>(header.codes_bytes)));
+        header.ends_sum = sum_of(parts.ends);
+        return -1;
+    }
+    Job job = job_of(encoding, seed);
+    std::fill_n(parts.ends.rbegin(), std::min<std::size_t>(64, parts.ends.size()), std::byte{});
+    if (encoding.codec.kind == CodecKind::mask) {
+        job.other = first_other(encoding.element, raw);
+        std::memcpy(parts.ends.data(), &job.other, sizeof job.other);
+    }
+    Sum sum;
+    std::int64_t const bad =
+        encode_elements(kernels, job, raw, parts.ends.data(), parts.codes, sum);
+    header.codes_sum = sum.value();
+    header.ends_sum = sum_of(parts.ends);
+    return bad;
+}
+
+/// Whether the parts are what the header says, and, where they are, what they decode to.
+bool decode_parts(
+    Kernels const& kernels,
+    Encoding const& encoding,
+    Parts<std::byte const> parts,
+    std::span<std::byte> raw,
+    BlockHeader const& header
+) {
+    if (sum_of(parts.ends) != header.ends_sum) {
+        return false;
+    }
+    if (code_bits(encoding.codec) > 0) {
+        Job job = job_of(encoding, 0);
+        if (encoding.codec.kind == CodecKind::mask) {
+            std::memcpy(&job.other, parts.ends.data(), sizeof job.other);
+        }
+        Sum sum;
+        decode_elements(kernels, job, parts.ends.data(), parts.codes, raw, sum);
+        return sum.value() == header.codes_sum;
+    }
+    if (sum_of(parts.codes) != header.codes_sum) {
+        return false;
+    }
+    if (encoding.codec.kind == CodecKind::lossless) {
+        return decompress(kernels, encoding.element, parts.codes, raw);
+    }
+    std::copy(parts.codes.begin(), parts.codes.end(), raw.begin());
+    return true;
+}
+
+}  // namespace
+
+Result<std::int64_t> encode_with(
+    Kernels const& kernels,
+    Encoding const& encoding,
+    std::span<std::byte const> raw,
+    std::span<std::byte> coded,
+    std::uint64_t seed
+) {
+    Result<std::int64_t> const size = encoded_bytes(encoding);
+    if (!size.ok()) {
+        return size.error();
+    }
+    Result<void> const fits = check_sizes(encoding, std::ssize(raw), std::ssize(coded), *size);
+    if (!fits.ok()) {
+        return fits.error();
+    }
+    Layout const layout = layout_of(encoding);
+    coded = coded.first(static_cast<std::size_t>(*size));
+    BlockHeader header{.codes_bytes = layout.codes_bytes};
+    std::int64_t const bad =
+        encode_parts(kernels, encoding, raw, parts_of(layout, coded), seed, header);
+    if (bad >= 0) {
+        return bad_element(encoding, raw, bad);
+    }
+    write_header(encoding, header, coded);
+    return layout.codes_offset() + header.codes_bytes;
+}
+
+Result<void> decode_with(
+    Kernels const& kernels,
+    Encoding const& encoding,
+    std::span<std::byte const> coded,
+    std::span<std::byte> raw
+) {
+    Result<std::int64_t> const size = encoded_bytes(encoding);
+    if (!size.ok()) {
+        return size.error();
+    }
+    Result<void> const fits = check_sizes(encoding, std::ssize(raw), *size, *size);
+    if (!fits.ok()) {
+        return fits.error();
+    }
+    Result<BlockHeader> const header = read_header(encoding, coded);
+    if (!header.ok()) {
+        return header.error();
+    }
+    Layout const layout = layout_of(encoding);
+    coded = coded.first(static_cast<std::size_t>(layout.codes_offset() + header->codes_bytes));
+    if (!decode_parts(kernels, encoding, parts_of(layout, coded), raw, *header)) {
+        return corrupt_block(
+            encoding, "bytes came back different from what was encoded (checksum)"
+        );
+    }
+    return {};
+}
+
+}  // namespace spillway

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Bytes of elements into planes and back, for `lossless`.
+
+// clang-format off: each target includes this file anew by the third line of these
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/shuffle.cc"
+#include <hwy/foreach_target.h>
+// clang-format on
+
+#include "codec/fast.h"
+#include "codec/lanes-inl.h"
+#include "codec/reference.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace spillway::HWY_NAMESPACE {
+namespace {
+#if SPILLWAY_CODEC_PLAIN
+
+std::int64_t shuffle_some(Element, std::int64_t, std::uint8_t const*, std::uint8_t*) {
+    return 0;
+}
+std::int64_t unshuffle_some(Element, std::int64_t, std::uint8_t const*, std::uint8_t*) {
+    return 0;
+}
+
+#else
+
+using Bytes = hn::ScalableTag<std::uint8_t>;
+using B = hn::Vec<Bytes>;
+
+/// As many elements as fill vectors. Returns how many those were.
+std::int64_t shuffle_some(
+    Element element, std::int64_t count, std::uint8_t const* raw, std::uint8_t* planes
+) {
+    Bytes const tag;
+    auto const lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+    std::int64_t const end = count / lanes * lanes;
+    for (std::int64_t i = 0; i < end; i += lanes) {
+        B a = hn::Undefined(tag);
+        B b = hn::Undefined(tag);
+        if (element == Element::f32) {
+            B c = hn::Undefined(tag);
+            B d = hn::Undefined(tag);
+            hn::LoadInterleaved4(tag, raw + 4 * i, a, b, c, d);
+            hn::StoreU(c, tag, planes + 2 * count + i);
+            hn::StoreU(d, tag, planes + 3 * count + i);
+        } else {
+            hn::LoadInterleaved2(tag, raw + 2 * i, a, b);
+        }
+        hn::StoreU(a, tag, planes + i);
+        hn::StoreU(b, tag, planes + count + i);
+    }
+    return end;
+}
+
+std::int64_t unshuffle_some(
+    Element element, std::int64_t count, std::uint8_t const* planes, std::uint8_t* raw
+) {
+    Bytes const tag;
+    auto const lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+    std::int64_t const end = count / lanes * lanes;
+    for (std::int64_t i = 0; i < end; i += lanes) {
+        B const a = hn::LoadU(tag, planes + i);
+        B const b = hn::LoadU(tag, planes + count + i);
+        if (element == Element::f32) {
+            B const c = hn::LoadU(tag, planes + 2 * count + i);
+            B const d = hn::LoadU(tag, planes + 3 * count + i);
+            hn::StoreInterleaved4(a, b, c, d, tag, raw + 4 * i);
+        } else {
+            hn::StoreInterleaved2(a, b, tag, raw + 2 * i);
+        }
+    }
+    return end;
+}
+
+#endif  // !SPILLWAY_CODEC_PLAIN
+}  // namespace
+}  // namespace spillway::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace spillway::fast {
+
+HWY_EXPORT(shuffle_some);
+HWY_EXPORT(unshuffle_some);
+
+void shuffle(Element element, std::int64_t count, std::byte const* raw, std::byte* planes) {
+    std::int64_t const size = size_of(element);
+    std::int64_t const done = size == 1 ? 0
+                                        : HWY_DYNAMIC_DISPATCH(shuffle_some
+                                          )(element,
+                                            count,
+                                            reinterpret_cast<std::uint8_t const*>(raw),
+                                            reinterpret_cast<std::uint8_t*>(planes));
+    for (std::int64_t i = done; i < count; ++i) {
+        for (std::int64_t j = 0; j < size; ++j) {
+            planes[j * count + i] = raw[i * size + j];
+        }
+    }
+}
+
+void unshuffle(Element element, std::int64_t count, std::byte const* planes, std::byte* raw) {
+    std::int64_t const size = size_of(element);
+    std::int64_t const done = size == 1 ? 0
+                                        : HWY_DYNAMIC_DISPATCH(unshuffle_some
+                                          )(element,
+                                            count,
+                                            reinterpret_cast<std::uint8_t const*>(planes),
+                                            reinterpret_cast<std::uint8_t*>(raw));
+    for (std::int64_t i = done; i < count; ++i) {
+        for (std::int64_t j = 0; j < size; ++j) {
+            raw[i * size + j] = planes[j * count + i];
+        }
+    }
+}
+
+}  // namespace spillway::fast
+#endif  // HWY_ONCE

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/coding.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
+
+namespace spillway {
+
+namespace {
+
+/// What coded staging is cut into: a page, as direct I/O wants it.
+constexpr std::int64_t kUnitBytes = 4096;
+
+/// Elements that are looked at together: the largest group, so that a nearest codec gives what it
+/// gave the whole tensor.
+constexpr std::int64_t kWindowElements = 1024;
+/// One element of so many is looked at.
+constexpr std::int64_t kSampledShare = 16;
+constexpr std::int64_t kMostWindows = 64;
+/// More than any codec makes of a window: of 8 bits with two floats for each 32 elements.
+constexpr std::size_t kMostCodedBytes = 4 * kWindowElements;
+
+template <typename Word>
+Word word_at(std::byte const* at) {
+    Word word;
+    std::memcpy(&word, at, sizeof word);
+    return word;
+}
+
+float half_to_float(std::uint16_t half) {
+    std::uint32_t const sign = std::uint32_t{half} >> 15 << 31;
+    std::uint32_t const exponent = (half >> 10) & 31U;
+    std::uint32_t const mantissa = half & 1023U;
+    if (exponent == 0) {
+        float const magnitude = static_cast<float>(mantissa) * 0x1p-24F;
+        return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
+    }
+    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+}
+
+double element_at(Element element, std::byte const* bytes, std::int64_t index) {
+    std::byte const* const at = bytes + index * size_of(element);
+    switch (element) {
+        case Element::f32:
+            return word_at<float>(at);
+        case Element::bf16:
+            return std::bit_cast<float>(std::uint32_t{word_at<std::uint16_t>(at)} << 16);
+        case Element::f16:
+            return half_to_float(word_at<std::uint16_t>(at));
+        case Element::u8:
+            break;
+    }
+    return static_cast<double>(*at);
+}
+
+/// Adds what coding changes in the elements of one window.
+void look_at(
+    Encoding const& window, std::span<std::byte const> raw, std::uint64_t seed, SquareSums& sums
+) {
+    std::array<std::byte, kMostCodedBytes> coded;
+    std::array<std::byte, kWindowElements * sizeof(float)> back;
+    std::span const decoded = std::span(back).first(raw.size());
+    Result<std::int64_t> const size = encode(window, raw, coded, seed);
+    if (!size.ok() ||
+        !decode(window, std::span(coded).first(static_cast<std::size_t>(*size)), decoded).ok()) {
+        return;
+    }
+    for (std::int64_t i = 0; i < window.count; ++i) {
+        double const value = element_at(window.element, raw.data(), i);
+        double const error = element_at(window.element, decoded.data(), i) - value;
+        sums.of_errors += error * error;
+        sums.of_values += value * value;
+    }
+}
+
+}  // namespace
+
+SquareSums sample_error(
+    Encoding const& encoding, std::span<std::byte const> raw, std::uint64_t seed
+) {
+    SquareSums sums;
+    if (!is_lossy(encoding.codec) || encoding.codec.kind == CodecKind::sign) {
+        return sums;
+    }
+    std::int64_t const windows = (encoding.count + kWindowElements - 1) / kWindowElements;
+    std::int64_t const looks = std::clamp<std::int64_t>(windows / kSampledShare, 1, kMostWindows);
+    for (std::int64_t i = 0; i < std::min(looks, windows); ++i) {
+        std::int64_t const first = i * windows / looks * kWindowElements;
+        Encoding window = encoding;
+        window.count = std::min(kWindowElements, encoding.count - first);
+        auto const at = static_cast<std::size_t>(first * size_of(encoding.element));
+        auto const size = static_cast<std::size_t>(window.raw_bytes());
+        look_at(window, raw.subspan(at, size), seed + static_cast<std::uint64_t>(i), sums);
+    }
+    return sums;
+}
+
+CodingCounters& CodingTally::of(BlockCode const& code) {
+    auto const found = std::find_if(rows_.begin(), rows_.end(), [&](CodingCounters const& row) {
+        return row.label == code.label && row.codec == code.encoding.codec;
+    });
+    if (found != rows_.end()) {
+        return *found;
+    }
+    return rows_.emplace_back(CodingCounters{.label = code.label, .codec = code.encoding.codec});
+}
+
+CodedStaging::CodedStaging(HostMemory const& memory)
+    : bytes_(memory.bytes()),
+      halves_{
+          ExtentPool(std::ssize(bytes_) / 2 / kUnitBytes * kUnitBytes, kUnitBytes),
+          ExtentPool(std::ssize(bytes_) / 2 / kUnitBytes * kUnitBytes, kUnitBytes)} {}
+
+std::span<std::byte> CodedStaging::half(Direction way) const {
+    auto const size = static_cast<std::size_t>(most_bytes());
+    return bytes_.subspan(way == Direction::store ? 0 : size, size);
+}
+
+std::span<std::byte> CodedStaging::take(Direction way, std::int64_t size_bytes) {
+    std::optional<std::int64_t> const first =
+        halves_[static_cast<std::size_t>(way)].take(size_bytes);
+    if (!first) {
+        return {};
+    }
+    return half(way).subspan(
+        static_cast<std::size_t>(*first), static_cast<std::size_t>(size_bytes)
+    );
+}
+
+void CodedStaging::give_back(Direction way, std::span<std::byte> room) {
+    if (!room.empty()) {
+        halves_[static_cast<std::size_t>(way)].give_back(
+            room.data() - half(way).data(), std::ssize(room)
+        );
+    }
+}
+
+std::int64_t CodedStaging::used_bytes() const {
+    return 2 * most_bytes() - halves_[0].free_bytes() - halves_[1].free_bytes();
+}
+
+}  // namespace spillway

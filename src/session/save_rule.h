@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The rule that says, when a tensor is saved, how it is to leave: what the driver asks where no
+// plan knows the tensor. A policy without a plan is one of these.
+#pragma once
+
+#include "base/phase.h"
+#include "session/saved_as.h"
+
+#include <cstdint>
+#include <optional>
+
+namespace spillway {
+
+/// What is known of a tensor when it is saved.
+struct SavedTensor {
+    TensorClass tensor_class = TensorClass::other;
+    std::optional<Element> element;  ///< none: of a type that no lossy codec takes
+    std::int64_t count = 0;          ///< elements of its storage; 0: without `element`
+    std::int64_t size_bytes = 0;     ///< of the storage, as the device rounds
+    Phase phase = Phase::forward;
+    std::int64_t step = 0;
+};
+
+/// Thread  asked by every thread that saves, one at a time
+class SaveRule {
+  public:
+    virtual ~SaveRule() = default;
+    /// Never waits: it is asked at every save.
+    [[nodiscard]] virtual SavedAs of(SavedTensor const& tensor) = 0;
+};
+
+}  // namespace spillway

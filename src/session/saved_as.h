@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// How a saved value is to leave the device, as the driver's rule says when it is saved.
+#pragma once
+
+#include "codec/codec.h"
+#include "executor/advice.h"
+#include "trace/tensor_class.h"
+
+#include <cstdint>
+#include <optional>
+
+namespace spillway {
+
+/// What becomes of a value that its codec cannot give back: NaN, infinity, a third value.
+enum class NonFinite : std::uint8_t {
+    keep,    ///< it goes as it is, exact
+    refuse,  ///< the step stops where the value is needed
+};
+
+struct SavedAs {
+    std::optional<Encoding> encoding = std::nullopt;  ///< none: it goes as it is
+    Advice advice = Advice::when_asked;
+    TensorClass tensor_class = TensorClass::other;
+
+    bool operator==(SavedAs const&) const = default;
+};
+
+}  // namespace spillway

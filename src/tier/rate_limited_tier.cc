@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tier/rate_limited_tier.h"
+
+#include "base/assert.h"
+#include "tier/transfer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+constexpr Direction kWays[]{Direction::store, Direction::load};
+
+std::size_t index_of(Direction way) {
+    return static_cast<std::size_t>(way);
+}
+
+}  // namespace
+
+RateLimitedTier::RateLimitedTier(
+    std::unique_ptr<Tier> wrapped, BytesPerSec rate, std::function<std::int64_t()> now_ns
+)
+    : wrapped_(std::move(wrapped)),
+      rate_(rate),
+      now_ns_(std::move(now_ns)),
+      last_end_ns_{now_ns_(), now_ns_()},
+      teller_([this] { run(); }) {
+    SPILLWAY_ASSERT(rate_.count > 0, "bytes flow");
+}
+
+RateLimitedTier::~RateLimitedTier() {
+    {
+        std::lock_guard const lock(guard_);
+        stopping_ = true;
+    }
+    changed_.notify_all();
+    teller_.join();
+    SPILLWAY_ASSERT(rooms_.empty(), "a Reservation outlives its tier");
+}
+
+void RateLimitedTier::look_at_clock() {
+    std::lock_guard const lock(guard_);
+    changed_.notify_all();
+}
+
+Result<std::int64_t> RateLimitedTier::take_slot(std::int64_t size_bytes) {
+    Result<Reservation> room = wrapped_->reserve(size_bytes);
+    if (!room.ok()) {
+        return room.error();
+    }
+    std::lock_guard const lock(guard_);
+    std::int64_t const slot = slots_.add(0, size_bytes, size_bytes, 0);
+    rooms_.emplace(slot, std::move(room).value());
+    return slot;
+}
+
+void RateLimitedTier::give_slot_back(std::int64_t slot) noexcept {
+    Reservation room;  // handed back after the lock: the wrapped tier has one of its own
+    std::lock_guard const lock(guard_);
+    slots_.remove(slot);
+    auto const at = rooms_.find(slot);
+    room = std::move(at->second);
+    rooms_.erase(at);
+}
+
+Reservation const& RateLimitedTier::room_of(std::int64_t slot) const {
+    std::lock_guard const lock(guard_);
+    return rooms_.at(slot);
+}
+
+void RateLimitedTier::store(
+    Reservation const& room, std::span<std::byte const> from, TierDone done
+) {
+    TierDone ended = enter(room, Direction::store, std::ssize(from), std::move(done));
+    if (ended) {
+        wrapped_->store(room_of(room.slot()), from, std::move(ended));
+    }
+}
+
+void RateLimitedTier::load(Reservation const& room, std::span<std::byte> to, TierDone done) {
+    TierDone ended = enter(room, Direction::load, std::ssize(to), std::move(done));
+    if (ended) {
+        wrapped_->load(room_of(room.slot()), to, std::move(ended));
+    }
+}
+
+/// The `done` for the wrapped tier; none where there is nothing to ask it for.
+TierDone RateLimitedTier::enter(
+    Reservation const& room, Direction way, std::int64_t size_bytes, TierDone done
+) {
+    Result<TierSlot*> const slot = slots_.begin(room.slot(), way, size_bytes);
+    if (!slot.ok()) {
+        done(Error{slot.error().code, slot.error().what, name()});
+        return nullptr;
+    }
+    std::lock_guard const lock(guard_);
+    Flow* const flow = &flows_[index_of(way)].emplace_back(Flow{
+        .slot = room.slot(),
+        .done = std::move(done),
+        .took_ns = (Bytes{size_bytes} / rate_).count,
+        .started_ns = now_ns_()});
+    return [this, flow](Result<void> outcome) {  // it stays put in the deque until it has ended
+        std::lock_guard const ended(guard_);
+        flow->tier_ended_ns = now_ns_();
+        flow->outcome = std::move(outcome);
+        changed_.notify_all();
+    };
+}
+
+void RateLimitedTier::run() {
+    enter_io_thread("spillway-link");
+    std::unique_lock lock(guard_);
+    while (true) {
+        if (end_first(Direction::store, lock) || end_first(Direction::load, lock)) {
+            continue;
+        }
+        if (stopping_ && flows_[0].empty() && flows_[1].empty()) {
+            return;
+        }
+        wait(lock);
+    }
+}
+
+std::int64_t RateLimitedTier::end_of(Flow const& flow, Direction way) const {
+    std::int64_t const begun_ns = std::max(flow.started_ns, last_end_ns_[index_of(way)]);
+    return std::max(begun_ns + flow.took_ns, flow.tier_ended_ns);
+}
+
+/// Ends the first block of a direction if its time has come. Called with the lock held, which is
+/// let go of for its `done`.
+bool RateLimitedTier::end_first(Direction way, std::unique_lock<std::mutex>& lock) {
+    std::deque<Flow>& flows = flows_[index_of(way)];
+    if (flows.empty() || !flows.front().outcome) {
+        return false;
+    }
+    std::int64_t const end_ns = end_of(flows.front(), way);
+    if (!stopping_ && now_ns_() < end_ns) {
+        return false;
+    }
+    last_end_ns_[index_of(way)] = end_ns;
+    Flow flow = std::move(flows.front());
+    flows.pop_front();
+    lock.unlock();
+    slots_.end(flow.slot, way, flow.outcome->ok());
+    flow.done(std::move(*flow.outcome));
+    lock.lock();
+    return true;
+}
+
+/// Until something changes, or the first end that is known is due.
+void RateLimitedTier::wait(std::unique_lock<std::mutex>& lock) {
+    constexpr auto kNone = std::numeric_limits<std::int64_t>::max();
+    std::int64_t due_ns = kNone;
+    for (Direction const way : kWays) {
+        std::deque<Flow> const& flows = flows_[index_of(way)];
+        if (!flows.empty() && flows.front().outcome) {
+            due_ns = std::min(due_ns, end_of(flows.front(), way));
+        }
+    }
+    if (due_ns == kNone) {
+        changed_.wait(lock);
+    } else {
+        changed_.wait_for(lock, std::chrono::nanoseconds(due_ns - now_ns_()));
+    }
+}
+
+Result<void> RateLimitedTier::damage(
+    Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
+) {
+    return wrapped_->damage(room_of(room.slot()), first, count, mask);
+}
+
+TierCounters RateLimitedTier::counters() const {
+    TierCounters now = wrapped_->counters();
+    TierCounters const link = slots_.counters();
+    now.stored_bytes = link.stored_bytes;
+    now.loaded_bytes = link.loaded_bytes;
+    now.store_ns = link.store_ns;
+    now.load_ns = link.load_ns;
+    return now;
+}
+
+}  // namespace spillway
