@@ -20,6 +20,8 @@ def bits(tensor: Tensor) -> int:
         plain = plain.to_dense()
     if plain.is_conj() or plain.is_neg():
         plain = plain.resolve_conj().resolve_neg()
+    if plain._is_zerotensor():  # zeros that have no memory
+        plain = plain.clone()
     if plain.dtype in _AS_WORDS:
         plain = plain.view(_AS_WORDS[plain.dtype])
     return zlib.crc32(plain.numpy().tobytes())
