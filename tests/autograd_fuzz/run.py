@@ -24,6 +24,7 @@ from autograd_fuzz.shrink import shrunk  # noqa: E402
 from autograd_fuzz.systems import Budget  # noqa: E402
 
 BATCH = 25
+SHARE = 100 * BATCH  # of a process: graphs that torch's own cycles keep alive keep their sessions open
 HANGS_AFTER_S = 180
 FORK = mp.get_context("fork")  # the parent opens no session and runs no program, so a fork of it is whole
 
@@ -79,11 +80,13 @@ def add(total: Tally, more: Tally) -> None:
 
 def run_all(first: int, seeds: int, jobs: int, scratch: str) -> Tally:
     total = Tally()
-    share = -(-seeds // jobs)
-    workers = [Worker(start, min(start + share, first + seeds), scratch)
-               for start in range(first, first + seeds, share)]
+    end = first + seeds
+    pending = [(start, min(start + SHARE, end)) for start in range(first, end, SHARE)]
+    workers: list[Worker] = []
     told = time.monotonic()
-    while workers:
+    while workers or pending:
+        while pending and len(workers) < jobs:
+            workers.append(Worker(*pending.pop(0), scratch))
         ready = wait([worker.connection for worker in workers], timeout=5)
         for worker in list(workers):
             if worker.connection in ready and worker.take(total):
@@ -95,7 +98,7 @@ def run_all(first: int, seeds: int, jobs: int, scratch: str) -> Tally:
                 total.failed[worker.at] = f"nothing happened for {HANGS_AFTER_S} s"
             workers.remove(worker)
             if worker.at in total.failed and worker.at + 1 < worker.end and worker.process.exitcode != 0:
-                workers.append(Worker(worker.at + 1, worker.end, scratch))
+                pending.insert(0, (worker.at + 1, worker.end))
         if time.monotonic() - told > 10:
             told = time.monotonic()
             print(f"{total.programs} of {seeds} programs, {total.refused} refused, "
