@@ -129,10 +129,11 @@ tidy: packages ## clang-tidy on the core (FILES='src/tier/.*' for some)
 	@tools/build.sh core-debug
 	@run-clang-tidy-14 -quiet -p build/core-debug '$(or $(FILES),/(src|cli|tests)/.*)'
 
-benches := bench-step bench-nvme bench-hook bench-ledger bench-leak bench-late bench-peers
+benches := bench-step bench-nvme bench-codec bench-hook bench-ledger bench-leak bench-late bench-peers
 .PHONY: $(benches)
 bench-step: ## Step time under the cap against plain training
 bench-nvme: ## Throughput to NVMe against fio
+bench-codec: ## Encode and decode on one core against memcpy
 bench-hook: ## Cost of our saved-variable hooks against Python's
 bench-ledger: ## The ledger against the allocator and the process
 bench-leak: ## Growth of memory and files over a thousand steps

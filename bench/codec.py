@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench-codec: how fast one core encodes and decodes, beside a memcpy of the same raw bytes.
 
-Rates are raw float32 bytes a second, buffers several times the last-level cache, on huge pages as a
-session's tensors; a memcpy of them runs before every timed call, and ratios are of the two. value =
-the lower of the medians (encode, decode) of affine4, group 128, to the nearest code. It holds when
-8 bits are as fast, stochastic rounding half as fast, and the vectors at least 8 times the scalar
-reference on both ways (of affine4 on buffers that stay in the caches).
+Rates are raw float32 bytes a second of the thread's own time, of buffers several times the last-level
+cache, on huge pages as a session's tensors; a memcpy of them runs before every timed call, and ratios
+are of the two. value = the lower of the medians (encode, decode) of affine4, group 128, to the nearest
+code. It holds when 8 bits are as fast, stochastic rounding half as fast, and the vectors at least 8
+times the scalar reference both ways (affine4, on buffers that stay in the caches).
 """
 
 import argparse

@@ -3,6 +3,7 @@
 
 // The program: reads flags and hands over. Every error is one line and exit code 2.
 
+#include "codecs_command.h"
 #include "replay_command.h"
 #include "train_command.h"
 #include "train_flags.h"
@@ -25,7 +26,8 @@ int refused(std::string const& line) {
     std::string const first = line.substr(0, line.find('\n'));
     std::fprintf(
         stderr,
-        "spillway: %s\nspillway: --help, train --help and replay --help list what there is\n",
+        "spillway: %s\nspillway: --help, train --help, replay --help and codecs --help list what "
+        "there is\n",
         first.c_str()
     );
     return kBadValue;
@@ -34,16 +36,17 @@ int refused(std::string const& line) {
 // Why the first word is neither a subcommand nor a flag; CLI11 would call it an extra argument.
 std::string unknown_first_word(int count, char const* const* words) {
     if (count < 2) {
-        return "a subcommand is missing; there are train and replay";
+        return "a subcommand is missing; there are train, replay and codecs";
     }
     std::string const first = words[1];
-    for (std::string_view const known : {"train", "replay", "-h", "--help", "--version"}) {
+    for (std::string_view const known :
+         {"train", "replay", "codecs", "-h", "--help", "--version"}) {
         if (first == known) {
             return "";
         }
     }
     return "'" + first + "' is no " + (first.starts_with('-') ? "flag" : "subcommand") +
-           "; there are train and replay";
+           "; there are train, replay and codecs";
 }
 
 }  // namespace
@@ -66,6 +69,13 @@ int main(int count, char** words) {
     std::string record;
     replay.add_option("FILE", record, "of --flight-record or --record-events")->required();
     replay.footer("Exit codes: 0 the same commands, 1 others, 2 no such record");
+    CLI::App& codecs = *app.add_subcommand(
+        "codecs",
+        "Every codec: bits, error bound, exact encoded size, and its speed on this machine"
+    );
+    std::string codecs_file;
+    codecs.add_option("--json", codecs_file, "a file for the same as JSON");
+    codecs.footer("Takes a second or two, and 250 MB of memory");
     spillway::TrainOptions options;
     spillway::cli::TrainText text;
     spillway::cli::add_train_flags(train, options, text);
@@ -81,6 +91,9 @@ int main(int count, char** words) {
         return app.exit(asked);
     } catch (CLI::ParseError const& failure) {
         return refused(failure.what());
+    }
+    if (codecs.parsed()) {
+        return spillway::cli::run_codecs(codecs_file);
     }
     return replay.parsed() ? spillway::cli::run_replay(record) : spillway::cli::run_train(options);
 }

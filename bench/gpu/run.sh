@@ -55,7 +55,7 @@ missing() {
     done
     # {,}: each name twice, for the test and for the message.
     printf '#if !__has_include(<%s>)\n#error spillway-needs <%s>\n#endif\n' \
-        {fmt/format.h,nlohmann/json.hpp,CLI/CLI.hpp,liburing.h,xxhash.h,gtest/gtest.h,benchmark/benchmark.h}{,} |
+        {fmt/format.h,nlohmann/json.hpp,CLI/CLI.hpp,liburing.h,xxhash.h,hwy/highway.h,zstd.h,gtest/gtest.h,benchmark/benchmark.h}{,} |
         g++ -E -x c++ -I build/gpu-packages/usr/include - 2>&1 |
         sed -n '/spillway-needs/ {s/.*spillway-needs \(<[^>]*>\).*/the header \1/p; q}'
 }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A codec turns the bytes of a tensor into fewer bytes and back. Pure functions on spans: no
-// threads, no allocation, no clock. What an encoded block looks like: docs/formats/coded_block.md.
+// threads, no clock, and no allocation but that `lossless` keeps zstd's memory for each thread.
+// What an encoded block looks like: docs/formats/coded_block.md.
 #pragma once
 
 #include "base/result.h"
@@ -71,14 +72,16 @@ struct Encoding {
 [[nodiscard]] Result<std::int64_t> encoded_bytes(Encoding const& encoding);
 
 /// The most that an element's error can be, as a share of what the codec's group spans: of
-/// max - min (affine min-max), or of the largest magnitude (all others). 0: exact.
+/// max - min (affine min-max), or of the largest magnitude (all others). Half a unit in the last
+/// place of the element type comes on top. 0: exact.
 [[nodiscard]] double error_bound(Codec const& codec);
 
 /// Writes the coded block and returns its bytes: `encoded_bytes`, or less for `lossless`. Equal
 /// `seed` and equal bytes give equal codes, on every machine; only stochastic codecs read it.
 ///
 /// Fails   Errc::unsupported: an element is NaN or infinite, which this codec cannot give back
-///         (named with its index), or `mask` found a third value. `coded` holds nothing then
+///         (named with its index), or `mask` found a third value; Errc::bad_argument: a span of
+///         another size. `coded` holds nothing then
 [[nodiscard]] Result<std::int64_t> encode(
     Encoding const& encoding,
     std::span<std::byte const> raw,
@@ -86,7 +89,8 @@ struct Encoding {
     std::uint64_t seed
 );
 
-/// Fills `raw` from a coded block of this very encoding.
+/// Fills `raw` from a coded block of this very encoding, as long as `encode` said; of `lossless`
+/// there may be more room behind it.
 ///
 /// Fails   Errc::corrupt: the header, the size or the checksum is not what `encode` wrote. `raw` is
 ///         not to be used then

@@ -34,12 +34,12 @@ inline std::vector<Codec> all_codecs() {
         codecs.push_back(*parse_codec(text));
     }
     for (char const* const bits : {"2", "3", "4", "5", "6", "8"}) {
-        for (char const* const rest : {"", ",absmax", ",stochastic", ",absmax,stochastic"}) {
-            for (char const* const group : {"32", "128", "1024"}) {
-                std::string const text = std::string("affine") + bits + ":group=" + group + rest;
-                codecs.push_back(*parse_codec(text));
-            }
+        std::string const name = std::string("affine") + bits;
+        for (char const* const rest :
+             {"", ":absmax", ":stochastic", ":absmax,stochastic", ":group=32", ":group=1024"}) {
+            codecs.push_back(*parse_codec(name + rest));
         }
+        codecs.push_back(*parse_codec(name + ":group=32,absmax,stochastic"));
     }
     return codecs;
 }

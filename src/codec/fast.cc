@@ -18,7 +18,8 @@ void decode_chunks(Job const& job, ChunksToDecode const& chunks) {
 }  // namespace
 
 Kernels const& fast_kernels() {
-    static constexpr Kernels kKernels{encode_chunks, decode_chunks, fast::shuffle, fast::unshuffle};
+    static constexpr Kernels kKernels{
+        encode_chunks, decode_chunks, fast::copy_past_caches, fast::shuffle, fast::unshuffle};
     return kKernels;
 }
 

@@ -50,6 +50,8 @@ struct Kernels {
     /// cannot be coded; -1: all are.
     std::int64_t (*encode)(Job const& job, ChunksToEncode const& chunks);
     void (*decode)(Job const& job, ChunksToDecode const& chunks);
+    /// Copies what is in the caches to where it is not read soon.
+    void (*copy_past_caches)(std::byte const* from, std::byte* to, std::size_t bytes);
     /// All first bytes of `count` elements, then all second ones, and so on; and back.
     void (*shuffle)(Element element, std::int64_t count, std::byte const* raw, std::byte* planes);
     void (*unshuffle)(Element element, std::int64_t count, std::byte const* planes, std::byte* raw);

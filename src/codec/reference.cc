@@ -179,6 +179,10 @@ void decode_chunks(Job const& job, ChunksToDecode const& chunks) {
     }
 }
 
+void copy(std::byte const* from, std::byte* to, std::size_t bytes) {
+    std::memcpy(to, from, bytes);
+}
+
 void shuffle(Element element, std::int64_t count, std::byte const* raw, std::byte* planes) {
     std::int64_t const size = size_of(element);
     for (std::int64_t i = 0; i < count; ++i) {
@@ -356,7 +360,7 @@ void decode_chunk(
 }
 
 Kernels const& reference_kernels() {
-    static constexpr Kernels kKernels{encode_chunks, decode_chunks, shuffle, unshuffle};
+    static constexpr Kernels kKernels{encode_chunks, decode_chunks, copy, shuffle, unshuffle};
     return kKernels;
 }
 

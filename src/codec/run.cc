@@ -20,8 +20,8 @@ namespace {
 using arithmetic::kChunk;
 
 /// Chunks between two sums of their codes, which then are still in the cache.
-constexpr std::int64_t kChunksAtOnce = 64;
-/// From here on what is decoded is not kept in the caches.
+constexpr std::int64_t kChunksAtOnce = 16;
+/// From so many raw bytes on what is written is not kept in the caches.
 constexpr std::int64_t kPastCachesBytes = std::int64_t{4} << 20;
 
 /// What one chunk of a job takes in each part.
@@ -86,18 +86,25 @@ std::int64_t encode_elements(
     Strides const stride(job);
     std::int64_t const count = std::ssize(raw) / job.element_bytes();
     std::int64_t const whole = count / kChunk;
+    bool const past_caches = std::ssize(raw) >= kPastCachesBytes;
+    alignas(64) std::byte near[kChunksAtOnce * kChunk];  // codes of 8 bits, the most
     for (std::int64_t first = 0; first < whole; first += kChunksAtOnce) {
+        std::byte* const place = codes.data() + first * stride.codes;
         ChunksToEncode const chunks{
             .first = first,
             .count = std::min(kChunksAtOnce, whole - first),
             .raw = raw.data() + first * stride.raw,
             .ends = ends + first * stride.ends,
-            .codes = codes.data() + first * stride.codes};
+            .codes = past_caches ? near : place};
         std::int64_t const bad = kernels.encode(job, chunks);
         if (bad >= 0) {
             return first * kChunk + bad;
         }
-        sum.add({chunks.codes, static_cast<std::size_t>(chunks.count * stride.codes)});
+        auto const bytes = static_cast<std::size_t>(chunks.count * stride.codes);
+        sum.add({chunks.codes, bytes});
+        if (past_caches) {
+            kernels.copy_past_caches(near, place, bytes);
+        }
     }
     if (count % kChunk == 0) {
         return -1;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Bytes of elements into planes and back, for `lossless`.
+// Bytes that are only moved: past the caches, and, for `lossless`, into planes and back.
 
 // clang-format off: each target includes this file anew by the third line of these
 #undef HWY_TARGET_INCLUDE
@@ -12,6 +12,8 @@
 #include "codec/fast.h"
 #include "codec/lanes-inl.h"
 #include "codec/reference.h"
+
+#include <cstring>
 
 HWY_BEFORE_NAMESPACE();
 namespace spillway::HWY_NAMESPACE {
@@ -25,10 +27,29 @@ std::int64_t unshuffle_some(Element, std::int64_t, std::uint8_t const*, std::uin
     return 0;
 }
 
+std::size_t copy_some(std::uint8_t const*, std::uint8_t*, std::size_t) {
+    return 0;
+}
+
 #else
 
 using Bytes = hn::ScalableTag<std::uint8_t>;
 using B = hn::Vec<Bytes>;
+
+/// As many bytes as fill vectors, where `to` is aligned to them. Returns how many those were.
+std::size_t copy_some(std::uint8_t const* from, std::uint8_t* to, std::size_t bytes) {
+    Bytes const tag;
+    std::size_t const lanes = hn::Lanes(tag);
+    if (reinterpret_cast<std::uintptr_t>(to) % lanes != 0) {
+        return 0;
+    }
+    std::size_t const end = bytes / lanes * lanes;
+    for (std::size_t i = 0; i < end; i += lanes) {
+        hn::Stream(hn::LoadU(tag, from + i), tag, to + i);
+    }
+    hwy::FlushStream();
+    return end;
+}
 
 /// As many elements as fill vectors. Returns how many those were.
 std::int64_t shuffle_some(
@@ -83,8 +104,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace spillway::fast {
 
+HWY_EXPORT(copy_some);
 HWY_EXPORT(shuffle_some);
 HWY_EXPORT(unshuffle_some);
+
+void copy_past_caches(std::byte const* from, std::byte* to, std::size_t bytes) {
+    std::size_t const done = HWY_DYNAMIC_DISPATCH(copy_some
+    )(reinterpret_cast<std::uint8_t const*>(from), reinterpret_cast<std::uint8_t*>(to), bytes);
+    std::memcpy(to + done, from + done, bytes - done);
+}
 
 void shuffle(Element element, std::int64_t count, std::byte const* raw, std::byte* planes) {
     std::int64_t const size = size_of(element);
