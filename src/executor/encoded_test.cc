@@ -160,6 +160,15 @@ TEST_F(Encoded, a_write_waits_for_the_store_and_leaves_the_copy_behind) {
     EXPECT_EQ(text_of(short_of(1)).substr(0, 12), "reserve 200,");  // encoded anew
 }
 
+TEST_F(Encoded, an_encode_that_fails_after_a_write_is_the_copy_s_own_matter) {
+    save(0, Advice::at_once);
+    sole(0);
+    (void)executor_.on(AboutToWrite{ValueId{0}});
+    fail(1, "a third value");
+    EXPECT_FALSE(says(fail(2, "a third value"), CommandKind::note)) << "the tier is not at fault";
+    EXPECT_EQ(text_of(short_of(1)).substr(0, 12), "reserve 200,") << "what was written may fit";
+}
+
 TEST_F(Encoded, after_an_encode_that_failed_it_leaves_as_it_is) {
     save(0, Advice::at_once);
     sole(0);
@@ -243,6 +252,19 @@ TEST_F(Encoded, what_is_too_long_for_a_place_is_judged_encoded) {
     EXPECT_EQ(
         text_of(executor.on(Point{{ValueId{1}}, {2000, 2000}})).substr(0, 12), "reserve 200,"
     );
+}
+
+TEST_F(Encoded, a_refusal_judges_the_length_encoded) {
+    auto const refusal = [](std::int64_t encoded_bytes) {
+        Executor executor({.device_bytes = 1000, .nvme_bytes = 100, .nvme_value_bytes = 300});
+        Usage const full{1000, 1000};
+        (void
+        )executor.on(Saved{ValueId{0}, kRaw, {"a", 0, 0}, full, encoded_bytes, Advice::when_asked});
+        (void)executor.on(Point{{ValueId{0}}, full});
+        return last(executor.on(Short{1, full}), CommandKind::raise).text;
+    };
+    EXPECT_NE(refusal(200).find("the NVMe budget is full"), std::string::npos) << refusal(200);
+    EXPECT_NE(refusal(400).find("too long for NVMe"), std::string::npos) << refusal(400);
 }
 
 TEST_F(Encoded, more_of_them_fit_where_they_wait) {

@@ -48,7 +48,15 @@ struct Format {
     Check check;
 };
 
-std::array<Format, 5> const kFormats{{
+bool is_sound_log(std::string const& text) {
+    bool const came_out = is_sound(text, parse_log, [](auto const& log) { return to_text(log); });
+    if (came_out) {
+        (void)replay(*parse_log(text));  // other events, but never an assertion
+    }
+    return came_out;
+}
+
+std::array<Format, 6> const kFormats{{
     {"trace.json",
      [](std::string const& text) {
          return is_sound(text, parse_trace, [](auto const& t) { return to_json_text(t); });
@@ -65,15 +73,8 @@ std::array<Format, 5> const kFormats{{
      [](std::string const& text) {
          return is_sound(text, parse_timeline, [](auto const& t) { return to_json_text(t); });
      }},
-    {"events.jsonl",
-     [](std::string const& text) {
-         bool const came_out =
-             is_sound(text, parse_log, [](auto const& log) { return to_text(log); });
-         if (came_out) {
-             (void)replay(*parse_log(text));  // other events, but never an assertion
-         }
-         return came_out;
-     }},
+    {"events.jsonl", is_sound_log},
+    {"coded_events.jsonl", is_sound_log},
 }};
 
 TEST(ParserFuzz, golden_texts_are_sound) {

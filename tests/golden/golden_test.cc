@@ -37,11 +37,15 @@ TEST(Golden, nouns_are_written_as_they_were_read) {
     expect_written_as_read("timeline.json", parse_timeline);
 }
 
-TEST(Golden, event_log_is_written_as_it_was_read) {
-    std::istringstream stream(golden("events.jsonl"));
-    Result<EventLog> const log = read_event_log(stream);
-    ASSERT_TRUE(log.ok()) << log.error().message();
-    EXPECT_EQ(to_text(*log), golden("events.jsonl"));
+TEST(Golden, event_logs_are_written_as_they_were_read_and_replay) {
+    for (std::string const name : {"events.jsonl", "coded_events.jsonl"}) {
+        std::istringstream stream(golden(name));
+        Result<EventLog> const log = read_event_log(stream);
+        ASSERT_TRUE(log.ok()) << name << ": " << log.error().message();
+        EXPECT_EQ(to_text(*log), golden(name));
+        ReplayOutcome const outcome = replay(*log);
+        EXPECT_TRUE(outcome.identical) << name << ": " << outcome.difference;
+    }
 }
 
 TEST(Golden, timeline_opens_in_a_trace_viewer) {
