@@ -19,6 +19,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
@@ -90,6 +91,13 @@ class CodedMovesTest : public testing::Test {
     void wait(std::int64_t fence) {
         std::array const fences{CommandId{fence}};
         mover_->wait(fences);
+    }
+    /// What is held may come to the tier late: a thread of the mover brings it there.
+    void let_go_until_idle() {
+        while (mover_->under_way() > 0) {
+            nvme_->let_go();
+            std::this_thread::yield();
+        }
     }
     /// What became of every command since the last call.
     std::map<std::int64_t, Result<void>> outcomes() {
@@ -249,8 +257,7 @@ TEST_F(CodedMovesTest, what_a_load_says_for_itself_comes_through_its_decode) {
         leave(1, "affine4");
         wait(11);
         come_back(1);
-        nvme_->let_go();
-        wait(13);
+        let_go_until_idle();
         std::map<std::int64_t, Result<void>> const all = outcomes();
         ASSERT_FALSE(all.at(12).ok());
         EXPECT_EQ(all.at(12).error().code, Errc::corrupt);
@@ -285,10 +292,7 @@ TEST_F(CodedMovesTest, encodes_wait_for_room_and_all_get_through) {
     }
     wait(20);
     EXPECT_FALSE(mover_->ended({30})) << "both rooms are those of blocks whose stores are held";
-    while (mover_->under_way() > 0) {
-        nvme_->let_go();
-        std::this_thread::yield();
-    }
+    let_go_until_idle();
     for (std::int64_t block = 1; block <= 6; ++block) {
         come_back(block);
     }
@@ -312,10 +316,7 @@ TEST_F(CodedMovesTest, an_encode_that_waits_for_room_stops_no_decode) {
     wait(13);
     EXPECT_EQ(back_of(1), values_[1]);
     EXPECT_FALSE(mover_->ended({30}));
-    while (!mover_->ended({31})) {
-        nvme_->let_go();
-        std::this_thread::yield();
-    }
+    let_go_until_idle();
 }
 
 // Room is for one block: the one from the host has it, so the other one's decode, which was given
@@ -331,8 +332,7 @@ TEST_F(CodedMovesTest, a_decode_never_waits_behind_one_of_another_tier) {
     come_back(2);
     wait(23);
     EXPECT_EQ(back_of(2), values_[2]);
-    nvme_->let_go();
-    wait(13);
+    let_go_until_idle();
     EXPECT_EQ(back_of(1), values_[1]);
     expect_all_ok();
 }
@@ -344,9 +344,7 @@ TEST_F(CodedMovesTest, two_loads_of_one_block_are_each_decoded) {
     wait(11);
     come_back(1, 1);
     come_back(1, 2);
-    nvme_->let_go();
-    wait(13);
-    wait(15);
+    let_go_until_idle();
     EXPECT_EQ(back_of(1, 1), values_[1]);
     EXPECT_EQ(back_of(1, 2), values_[1]);
     expect_all_ok();
@@ -433,7 +431,7 @@ TEST_F(CodedMovesTest, what_cannot_be_is_stopped_at_once) {
 }
 
 /// Stores a value encoded, lets its bytes go, and brings it back, with ids of the thread's own.
-void coded_trip(Mover& mover, std::int64_t id, std::mt19937_64& random) {
+void coded_trip(Mover& mover, std::mutex& turn, std::int64_t id, std::mt19937_64& random) {
     Pool const pool = random() % 2 == 0 ? Pool::host : Pool::nvme;
     constexpr std::array kCodecs{"identity", "mask", "affine8", "lossless", "affine4:group=32"};
     auto const count = static_cast<std::int64_t>(1 + random() % 4000);
@@ -450,10 +448,16 @@ void coded_trip(Mover& mover, std::int64_t id, std::mt19937_64& random) {
     std::array const loaded{CommandId{4 * id + 2}};
     std::array const decoded{CommandId{4 * id + 3}};
     ASSERT_TRUE(mover.reserve(pool, {id}, encoded_bytes(encoding).value()).ok());
-    mover.encode(encoded[0], {id}, bytes(values), {encoding, random(), "thread"}, {});
-    mover.store(stored[0], {id}, {}, encoded);
-    mover.load(loaded[0], {id}, {}, stored);
-    mover.decode(decoded[0], {id}, bytes(back), loaded);
+    {
+        std::lock_guard const lock(turn);
+        mover.encode(encoded[0], {id}, bytes(values), {encoding, random(), "thread"}, {});
+        mover.store(stored[0], {id}, {}, encoded);
+    }
+    {
+        std::lock_guard const lock(turn);
+        mover.load(loaded[0], {id}, {}, stored);
+        mover.decode(decoded[0], {id}, bytes(back), loaded);
+    }
     mover.wait(decoded);
     EXPECT_EQ(back == values, !is_refused) << id << " " << to_text(encoding.codec);
     mover.release({id});
@@ -463,12 +467,13 @@ TEST_F(CodedMovesTest, many_threads_encode_and_decode_at_once_through_little_roo
     for (int const codec_threads : {1, 3}) {
         open({}, {.coded = map_host_memory(64_KiB).value(), .codec_threads = codec_threads});
         std::atomic<std::int64_t> taken{0};
+        std::mutex turn;
         std::vector<std::thread> threads;
         for (std::int64_t thread = 0; thread < 4; ++thread) {
             threads.emplace_back([&, thread] {
                 std::mt19937_64 random(static_cast<std::uint64_t>(thread + 1));
                 for (std::int64_t trip = 0; trip < 100; ++trip) {
-                    ASSERT_NO_FATAL_FAILURE(coded_trip(*mover_, 4 * trip + thread, random));
+                    ASSERT_NO_FATAL_FAILURE(coded_trip(*mover_, turn, 4 * trip + thread, random));
                     taken += std::ssize(mover_->take_completions());
                 }
             });

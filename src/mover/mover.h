@@ -80,7 +80,9 @@ struct MoverOptions {
 /// failed fails with the load's own error. Encodes and decodes run on threads of the mover, decodes
 /// first where both could, since compute waits for them. Room for coded bytes is taken when an
 /// encode, or the load of a coded block, starts, and given back when the store or decode after it
-/// has ended; what finds none waits. See `encode`.
+/// has ended; what finds none waits. So that none waits for ever, stores are given in the order of
+/// their encodes, and decodes in the order of their loads: threads that give commands take turns
+/// for such a pair.
 ///
 /// Where the host cannot reach the device's memory, a store or load is a copy on the device's
 /// copy-out or copy-in stream. Between streams nothing but events orders: the copy waits there for
