@@ -5,7 +5,8 @@
 # nvcc is called as a plain command: CMake's CUDA language would end the configure where it is not.
 #
 #   SPILLWAY_NVCC                         nvcc, or empty: one line says why kernels are left out
-#   spillway_add_kernels(target a.cu)     adds the objects of these files to `target`
+#   spillway_add_kernels(target a.cu)     adds the objects of these files to `target`; no product is
+#                                         fused with a sum: bits are those of the host
 
 # The GPUs that get code; newer ones compile the PTX of the last at their first launch.
 set(SPILLWAY_CUDA_ARCHITECTURES 80 86 90)
@@ -56,7 +57,7 @@ function(spillway_add_kernels target)
     get_filename_component(name ${source} NAME)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.o)
     add_custom_command(OUTPUT ${object}
-      COMMAND ${SPILLWAY_NVCC} -std=c++20 -O2 ${code} -ccbin ${CMAKE_CXX_COMPILER}
+      COMMAND ${SPILLWAY_NVCC} -std=c++20 -O2 --fmad=false --threads 4 ${code} -ccbin ${CMAKE_CXX_COMPILER}
         -Xcompiler=-fPIC,-Wall,-Wextra --expt-relaxed-constexpr -I${CMAKE_SOURCE_DIR}/src
         -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
       MAIN_DEPENDENCY ${source} DEPFILE ${object}.d

@@ -99,7 +99,8 @@ class Script(unittest.TestCase):
         for tool in ("cmake", "ctest", "ninja", "flock", "g++", "compute-sanitizer"):
             self.stub(f"bin/{tool}", OK)
         self.stub("bin/nvidia-smi", GPU_NAMED)
-        for program in ("tools/setup.sh", "tools/build.sh", "build/gpu/bench/nvme_bench"):
+        for program in ("tools/setup.sh", "tools/build.sh", "build/gpu/bench/nvme_bench",
+                        "build/gpu/bench/gpu_codec_bench"):
             self.stub(program, OK)
         self.stub("build/gpu/bench/gpu_torch_bench", MODES)
 

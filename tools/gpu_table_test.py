@@ -122,6 +122,15 @@ class Rendered(unittest.TestCase):
         self.assertIn(["out pinned", "50.00"], rows)
         self.assertIn(["nvme read", "3.00"], rows)
 
+    def test_codecs_beside_the_copy(self) -> None:
+        row = {"codec": "affine4", "element": "f32", "copy_gb_per_s": 1000.0, "encode_gb_per_s": 900.0,
+               "decode_gb_per_s": 1100.0, "encode_of_copy": 0.9, "decode_of_copy": 1.1}
+        rows = self.rows({"entry": "codecs", "seconds": 3.0, "kind": "codecs", "rows": [row], "error": None})
+        self.assertIn(["affine4", "f32", "900 (0.90)", "1100 (1.10)", "1000"], rows)
+        text = table.render([{"entry": "codecs", "seconds": 3.0, "kind": "codecs", "error": None,
+                              "skipped": "not run on a GPU: none"}])
+        self.assertIn("Codecs: not run on a GPU: none", text)
+
     def test_rows_are_as_long_as_their_head(self) -> None:
         rows = self.rows(CEILINGS, line(), spillway(), spillway(error="no"))
         self.assertEqual({len(row) for row in rows if len(row) > 2}, {len(table.COLUMNS)})

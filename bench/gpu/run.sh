@@ -13,16 +13,16 @@
 # a GPU.
 #
 #   SPILLWAY_PYTHON  the Python whose torch is used (default: python3)
-#   GPU_SECONDS      for everything (default 525)
+#   GPU_SECONDS      for everything (default 535)
 #
 # Seconds reckoned for an H100 and 16 cores, none of them measured. A process needs 5 to load CUDA's
 # kernels and to end, 8 for each thousand million weights that one core draws, 1 for each 2.5 GiB pinned:
 #
-#   machine, build                             95    memcheck                             45
-#   tests                                      85    llama2-7b-blocks, all modes         102
+#   machine, build                            100    memcheck                             45
+#   tests                                      97    llama2-7b-blocks, all modes         102
 #   bit by bit: plain, spillway, its NVMe      52    gpt2-345m again, plain and spillway  29
-#   ceilings                                   20                                       ----
-#   gpt2-345m, all modes, and what cannot fit  70                                        498
+#   ceilings, codecs                           28                                       ----
+#   gpt2-345m, all modes, and what cannot fit  70                                        523
 #
 # Where time is left: bit by bit, the other two 20; gpt2-1.5b, plain and spillway 60; racecheck 45.
 gpus=$(nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits 2>&1) || {
@@ -36,7 +36,7 @@ gpu=${gpus%%$'\n'*}
 gpu_mib=${gpu##*, }
 gpu_name=$(tr -cs 'a-zA-Z0-9\n' '-' <<<"${gpu%,*}" | tr '[:upper:]' '[:lower:]')
 out=${1:-bench/results/$(date +%F)-$gpu_name.jsonl}
-deadline=$(($(date +%s) + ${GPU_SECONDS:-525}))
+deadline=$(($(date +%s) + ${GPU_SECONDS:-535}))
 SPILLWAY_PYTHON=${SPILLWAY_PYTHON:-$(command -v python3)}
 export SPILLWAY_PYTHON
 export CUBLAS_WORKSPACE_CONFIG=:4096:8  # for --deterministic; the other runs get the same
@@ -98,8 +98,8 @@ if_time() {
 entry machine 20 python3 bench/gpu/machine.py "$SPILLWAY_PYTHON"
 
 # Built in place: what the entries below run, no more.
-entry build 240 tools/build.sh gpu spillway_{gpu_torch_bench,nvme_bench,plain_train,cli,train} \
-    spillway_{torch_driver,cuda_device,train}_test || die 1 "there is no build, nothing is measured; $out says why"
+entry build 240 tools/build.sh gpu spillway_{gpu_torch_bench,gpu_codec_bench,nvme_bench,plain_train} \
+    spillway_{cli,train} spillway_{torch_driver,cuda_device,train}_test || die 1 "there is no build, nothing is measured; $out says why"
 
 tests "tests of label gpu" 120 -L gpu
 tests "tests with GPU cases" 60 -R '^(torch_driver|cuda_device|train)$'
@@ -117,6 +117,7 @@ train spillway 60 9 0 "${exact[@]}" --nvme $build/nvme --nvme-budget $((16 << 30
 
 # What the links can do; overlap efficiency is told against it.
 entry ceilings 30 $bench/gpu_torch_bench --ceilings $((256 << 20))
+entry codecs 30 $bench/gpu_codec_bench
 entry "nvme ceiling" 30 $bench/nvme_bench --folder build --size 2GiB
 
 capped=(--model gpt2-345m --batch 16 --steps 5)

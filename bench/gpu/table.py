@@ -174,9 +174,23 @@ def rates(lines: Sequence[Line], ceilings: Line | None) -> list[str]:
     return ["", *markdown_table(("ceiling", "GB/s"), rows)] if rows else []
 
 
+def codecs(lines: Sequence[Line]) -> list[str]:
+    """Raw bytes a second, and their share of what the GPU's own copy of the same bytes does."""
+    line = next((line for line in lines if line.get("kind") == "codecs"), {})
+    rows = [(row["codec"], row["element"],
+             *(f"{row[f'{way}_gb_per_s']:.0f} ({row[f'{way}_of_copy']:.2f})" for way in ("encode", "decode")),
+             f"{row['copy_gb_per_s']:.0f}")
+            for row in line.get("rows", ())]
+    said = line.get("error") or line.get("skipped")
+    if said:
+        return ["", f"Codecs: {cell(said)}"]
+    columns = ("codec", "element", "encode GB/s (of copy)", "decode GB/s (of copy)", "copy GB/s")
+    return ["", *markdown_table(columns, rows)] if rows else []
+
+
 def render(lines: Sequence[Line]) -> str:
     ceilings = next((line for line in lines if line.get("kind") == "ceilings"), None)
-    return "\n".join([*head(lines), *checks(lines), *rates(lines, ceilings),
+    return "\n".join([*head(lines), *checks(lines), *rates(lines, ceilings), *codecs(lines),
                       *trainings(lines, ceilings)]) + "\n"
 
 

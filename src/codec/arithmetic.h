@@ -44,6 +44,9 @@ SPILLWAY_ANYWHERE float minus(float a, float b) {
 SPILLWAY_ANYWHERE float over(float a, float b) {
     return __fdiv_rn(a, b);
 }
+SPILLWAY_ANYWHERE float clamp(float value, float low, float high) {
+    return fminf(fmaxf(value, low), high);  // differs at NaN and at -0 with `low` 0: neither occurs
+}
 #else
 SPILLWAY_ANYWHERE float times(float a, float b) {
     return a * b;
@@ -57,12 +60,11 @@ SPILLWAY_ANYWHERE float minus(float a, float b) {
 SPILLWAY_ANYWHERE float over(float a, float b) {
     return a / b;
 }
-#endif
-
 SPILLWAY_ANYWHERE float clamp(float value, float low, float high) {
     float const raised = value < low ? low : value;
     return high < raised ? high : raised;
 }
+#endif
 
 // Floats of fewer bits: kMantissa bits after a sign and an exponent of bias kBias. Half is 10 and
 // 15, e4m3 3 and 7, e5m2 2 and 15.

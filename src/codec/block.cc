@@ -61,6 +61,10 @@ Image image_of(Encoding const& encoding, BlockHeader const& header) {
     return image;
 }
 
+std::uint64_t sum_of(std::span<std::byte const> bytes) {
+    return XXH3_64bits(bytes.data(), bytes.size());
+}
+
 }  // namespace
 
 static_assert(sizeof(XXH3_state_t) == 576 && alignof(XXH3_state_t) <= 64);
@@ -121,6 +125,35 @@ Result<BlockHeader> read_header(Encoding const& encoding, std::span<std::byte co
         );
     }
     return header;
+}
+
+void seal_block(Encoding const& encoding, std::span<std::byte> coded) {
+    Layout const layout = layout_of(encoding);
+    BlockHeader header{.codes_bytes = layout.codes_bytes};
+    header.ends_sum = sum_of(coded.subspan(
+        static_cast<std::size_t>(layout.ends_offset()), static_cast<std::size_t>(layout.ends_bytes)
+    ));
+    header.codes_sum = sum_of(coded.subspan(
+        static_cast<std::size_t>(layout.codes_offset()),
+        static_cast<std::size_t>(layout.codes_bytes)
+    ));
+    write_header(encoding, header, coded);
+}
+
+Result<void> check_block(Encoding const& encoding, std::span<std::byte const> coded) {
+    Result<BlockHeader> const header = read_header(encoding, coded);
+    if (!header.ok()) {
+        return header.error();
+    }
+    auto const codes_at = static_cast<std::size_t>(layout_of(encoding).codes_offset());
+    bool const same = sum_of(coded.first(codes_at).subspan(kHeaderBytes)) == header->ends_sum &&
+                      sum_of(coded.subspan(codes_at)) == header->codes_sum;
+    if (!same) {
+        return corrupt_block(
+            encoding, "bytes came back different from what was encoded (checksum)"
+        );
+    }
+    return {};
 }
 
 }  // namespace spillway

@@ -34,6 +34,16 @@ void write_header(Encoding const& encoding, BlockHeader const& header, std::span
     Encoding const& encoding, std::span<std::byte const> coded
 );
 
+// For blocks whose ends and codes a device wrote or will read; not for `lossless`.
+
+/// Writes the header of what lies behind it.
+///
+/// Order   `coded` is `encoded_bytes` long, and another device has written it to the end
+void seal_block(Encoding const& encoding, std::span<std::byte> coded);
+
+/// Fails   Errc::corrupt: a byte is not what it was when the block was sealed
+[[nodiscard]] Result<void> check_block(Encoding const& encoding, std::span<std::byte const> coded);
+
 /// "affine4 of 1000 f32: what", as errors say it.
 [[nodiscard]] Error corrupt_block(Encoding const& encoding, std::string_view what);
 
