@@ -95,7 +95,7 @@ struct Report {
     std::int64_t nvme_load_busy_ns = 0;
     std::int64_t staging_bytes = 0;  ///< memory of the runtime's own for bytes under way
 
-    std::vector<CodecReport> codecs;  ///< by class and codec; empty where nothing was encoded
+    std::vector<CodecReport> codecs = {};  ///< by class and codec; empty where nothing was encoded
 
     bool operator==(Report const&) const = default;
 };
