@@ -129,7 +129,7 @@ tidy: packages ## clang-tidy on the core (FILES='src/tier/.*' for some)
 	@tools/build.sh core-debug
 	@run-clang-tidy-14 -quiet -p build/core-debug '$(or $(FILES),/(src|cli|tests)/.*)'
 
-benches := bench-step bench-nvme bench-codec bench-hook bench-ledger bench-leak bench-late bench-peers
+benches := bench-step bench-nvme bench-codec bench-hook bench-ledger bench-leak bench-late bench-peers bench-qpo bench-lossy
 .PHONY: $(benches)
 bench-step: ## Step time under the cap against plain training
 bench-nvme: ## Throughput to NVMe against fio
@@ -139,10 +139,12 @@ bench-ledger: ## The ledger against the allocator and the process
 bench-leak: ## Growth of memory and files over a thousand steps
 bench-late: ## Cost of our waits on streams, in virtual time
 bench-peers: ## Beside checkpoint, SAC and torch_remat, in Python: memory, time, exactness
+bench-qpo: ## Uncompressed offload / QPO, with a link that is the bottleneck
+bench-lossy: ## Validation loss of lossy training beside lossless, three seeds (long)
 $(benches): bench-%: build
 	@tools/setup.sh packages bench
-	@$(if $(filter bench-peers,$@),tools/setup.sh tests $(TORCH))
-	@python3 bench/$*.py --build $(torch_folder)
+	@$(if $(filter bench-peers bench-lossy,$@),tools/setup.sh tests $(TORCH))
+	@$(if $(filter bench-lossy,$@),$$(cat $(torch_folder)/python.path),python3) bench/$*.py --build $(torch_folder)
 
 .PHONY: gpu-packages gpu-bench gpu-table
 gpu-packages: ## Libraries for gpu-bench on a machine without network, into build/gpu-packages
