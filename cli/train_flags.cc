@@ -210,9 +210,40 @@ void add_budget(CLI::App& app, TrainOptions& options, TrainText& text) {
     group.word(
         "--policy",
         options.policy,
-        "online: what leaves is chosen as it runs; keep_all: nothing leaves",
+        "online: what leaves is chosen as it runs; keep_all: nothing leaves; qpo, with --lossy and "
+        "on the CPU: what layers read leaves at once, in 4 or 8 bits",
         "NAME",
         "online"
+    );
+    group.word(
+        "--nvme-rate",
+        text.nvme_rate,
+        "slow --nvme down to so many bytes a second each way, as a slower drive or link would be",
+        "SIZE",
+        "as fast as it is"
+    );
+}
+
+void add_codecs(CLI::App& app, TrainOptions& options) {
+    Group group(app, "Codecs");
+    group.yes(
+        "--lossy", options.lossy, "let codecs lose something; without it what would is refused"
+    );
+    group.word(
+        "--codec",
+        options.codec,
+        "in place of the policy's: affine4, for inputs of linear layers, convolutions, norms and "
+        "activations; CLASS=CODEC for one class; all=lossless; several with commas",
+        "LIST",
+        "the policy's own"
+    );
+    group.word(
+        "--nonfinite",
+        options.nonfinite,
+        "tensors with NaN or infinity, where a codec cannot give these back: keep (they leave as "
+        "they are) or refuse",
+        "NAME",
+        "keep"
     );
 }
 
@@ -274,6 +305,7 @@ void add_train_flags(CLI::App& app, TrainOptions& options, TrainText& text) {
     add_model(app, options);
     add_training(app, options);
     add_budget(app, options, text);
+    add_codecs(app, options);
     add_output(app, options);
 }
 
@@ -295,6 +327,10 @@ void read_sizes(TrainText const& text, TrainOptions& options) {
     }
     if (!text.host_budget.empty()) {
         options.host_budget_bytes = size_of("--host-budget", text.host_budget, memory_bytes(), 0);
+    }
+    options.nvme_rate_typed = text.nvme_rate;
+    if (!text.nvme_rate.empty()) {
+        options.nvme_rate_bytes_per_s = size_of("--nvme-rate", text.nvme_rate, 0);
     }
     if (!text.nvme_budget.empty()) {
         if (options.nvme.empty()) {

@@ -19,6 +19,7 @@ struct TrainText {
     std::string device_budget;
     std::string host_budget;
     std::string nvme_budget;
+    std::string nvme_rate;
 };
 
 /// Adds every flag with its default. `options` and `text` must outlive the parsing.

@@ -40,7 +40,7 @@ struct SessionOptions {
     std::string nvme = {};               ///< a folder; empty: no NVMe tier
     std::int64_t nvme_budget_bytes = 0;  ///< 0 with a folder: nine tenths of its free space
     bool nvme_allow_tmpfs = false;
-    std::string policy = "online";      ///< "online" or "keep_all"
+    std::string policy = "online";      ///< "online", "keep_all" or, on the CPU, "qpo"
     std::int64_t min_value_bytes = -1;  ///< smaller saved tensors stay; -1: 64 KiB
     bool cap_from_open = true;   ///< false, on the CPU: only while a Recording or its graph lives
     bool whole_process = false;  ///< count every thread's allocations, not the opener's only
@@ -49,6 +49,14 @@ struct SessionOptions {
     std::string device = "cpu";      ///< "cpu", "cuda", "cuda:1"
     std::string trace_file = {};     ///< a file for trace viewers, filled when the session closes
     bool keep_trace = false;         ///< keeps it for `write_trace`, and what `explain` tells
+    bool lossy = false;  ///< without it nothing ever loses a bit, and what would is refused
+    /// In place of the policy's own, separated by commas: "affine4" for the classes that may lose
+    /// something unnamed, "attention=affine8:group=64" for one (docs/lossy.md), "all=lossless".
+    std::string codecs = {};
+    /// What becomes of tensors with NaN or infinity under a codec that cannot give these back:
+    /// "keep" (they leave as they are) or "refuse" (the step stops where one is needed).
+    std::string nonfinite = "keep";
+    std::int64_t nvme_rate_bytes_per_s = 0;  ///< slows NVMe down to that each way; to measure
 };
 
 /// An option that cannot be: thrown by `Session::open`, with one line that says why.

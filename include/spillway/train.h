@@ -60,7 +60,12 @@ struct TrainOptions {
     std::int64_t nvme_budget_bytes = 0;
     std::string nvme_budget_typed;
     bool nvme_allow_tmpfs = false;
+    std::int64_t nvme_rate_bytes_per_s = 0;  ///< 0: as fast as it is
+    std::string nvme_rate_typed;
     std::string policy = "online";
+    bool lossy = false;
+    std::string codec;  ///< empty: the policy's own
+    std::string nonfinite = "keep";
     std::string record_events;
     std::string flight_record;
     std::string trace_file;

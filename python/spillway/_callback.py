@@ -24,6 +24,9 @@ class Training:
         nvme: str | os.PathLike[str] | None = None,
         nvme_budget: int | str | None = None,
         policy: str = "online",
+        lossy: bool = False,
+        codec: str | None = None,
+        nonfinite: str = "keep",
     ) -> None:
         super().__init__()
         self._options: dict[str, Any] = {
@@ -32,6 +35,9 @@ class Training:
             "nvme": nvme,
             "nvme_budget": nvme_budget,
             "policy": policy,
+            "lossy": lossy,
+            "codec": codec,
+            "nonfinite": nonfinite,
         }
         self._session: Session | None = None
         self._report: Report | None = None

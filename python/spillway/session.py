@@ -20,7 +20,7 @@ def _named(words: str) -> Error:
     """The error for "option: why"; the runtime's names of budgets end in _bytes, and what it cannot read as a
     size is "text of option"."""
     option, _, why = words.partition(": ")
-    option = option.removesuffix("_bytes")
+    option = {"codecs": "codec"}.get(option, option.removesuffix("_bytes"))
     if option == "state":
         return StateError(why)
     if option.startswith("text of "):
@@ -87,14 +87,17 @@ def _address(tensor: torch.Tensor | None) -> int:
     return local.data_ptr() if local.layout is torch.strided else id(local)
 
 
-def _check_types(model: object, optimizers: list[Any], policy: object) -> None:
+def _check_types(model: object, optimizers: list[Any], lossy: object, names: dict[str, object]) -> None:
     if not isinstance(model, torch.nn.Module):
         raise OptionError("model", f"a torch.nn.Module is wanted, not {type(model).__name__}")
     for optimizer in optimizers:
         if not hasattr(optimizer, "state"):
             raise OptionError("optimizer", f"a torch.optim.Optimizer is wanted, or several, not {type(optimizer).__name__}")
-    if not isinstance(policy, str):
-        raise OptionError("policy", f"a name is wanted, not {policy!r}")
+    for option, name in names.items():
+        if not isinstance(name, str):
+            raise OptionError(option, f"a name is wanted, not {name!r}")
+    if not isinstance(lossy, bool):
+        raise OptionError("lossy", f"True or False is wanted, not {lossy!r}")
 
 
 def _device_of(model: torch.nn.Module) -> torch.device:
@@ -115,7 +118,12 @@ class Session:
     host_budget: of host memory that saved tensors may wait in; None: 0 on the CPU, half of what is free on a GPU.
     nvme, nvme_budget: a folder on a disk that they may wait in, and how much of it; None: nine tenths of what is free.
     optimizer: one or several, whose state counts in the budget.
-    policy: "online" (what leaves is chosen as it runs) or "keep_all" (nothing leaves).
+    policy: "online" (what leaves is chosen as it runs), "keep_all" (nothing leaves) or, on the CPU and with lossy,
+        "qpo" (what layers read leaves at once, in 4 or 8 bits).
+    lossy: without it nothing ever loses a bit, and what would is refused.
+    codec: in place of the policy's own: "affine4" for what may lose something unnamed (inputs of linear layers,
+        convolutions, norms and activations), "attention=affine8" for one class, "all=lossless"; several with commas.
+    nonfinite: tensors with NaN or infinity that a codec cannot give back: "keep" (they leave as they are) or "refuse".
 
     Raises OptionError or BudgetError for what cannot be."""
 
@@ -129,6 +137,9 @@ class Session:
         nvme_budget: int | str | None = None,
         optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer] | None = None,
         policy: str = "online",
+        lossy: bool = False,
+        codec: str | None = None,
+        nonfinite: str = "keep",
     ) -> None:
         self._model = model
         several = optimizer if isinstance(optimizer, Iterable) else [optimizer]
@@ -136,7 +147,8 @@ class Session:
         self._told: tuple[int, int, int] | None = None
         self._is_entered = False
         self._is_closed = False
-        _check_types(model, self._optimizers, policy)
+        codecs = "" if codec is None else codec
+        _check_types(model, self._optimizers, lossy, {"policy": policy, "codec": codecs, "nonfinite": nonfinite})
         device = _device_of(model)
         self._device = device
         self._runtime = _call(
@@ -148,6 +160,9 @@ class Session:
             "" if nvme is None else os.fspath(nvme),
             _typed(nvme_budget),
             policy,
+            lossy,
+            codecs,
+            nonfinite,
         )
         try:
             self._own()

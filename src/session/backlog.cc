@@ -29,6 +29,15 @@ void Backlog::add(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs con
     size_bytes_ += size_bytes;
 }
 
+bool Backlog::goes_raw(ValueId value) {
+    auto const at = std::lower_bound(saves_.begin(), saves_.end(), value, comes_before);
+    if (at == saves_.end() || at->value != value || !at->as.encoding) {
+        return false;
+    }
+    at->as.encoding.reset();
+    return true;
+}
+
 bool Backlog::drop(ValueId value) {
     auto const at = std::lower_bound(saves_.begin(), saves_.end(), value, comes_before);
     if (at == saves_.end() || at->value != value || at->dropped) {

@@ -27,6 +27,8 @@ class Backlog {
     };
 
     void add(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs const& as = {});
+    /// The value leaves as it is; true where it is here and would not have.
+    bool goes_raw(ValueId value);
     /// True when the value was here; it never will be told of then.
     bool drop(ValueId value);
     /// Hands over what is left, by value, and is empty afterwards.

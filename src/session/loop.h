@@ -80,6 +80,9 @@ class Loop {
     /// asked. Where the encoding would take no fewer bytes, does not fit the mover's staging or is
     /// not of all of the value, and on a device that the host does not reach, it goes as it is.
     void saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs const& asked = {});
+    /// A second kind of saver has the value, which is on the device: from now on it leaves as it
+    /// is, and a copy of it that is away, or on its way, counts no more.
+    void goes_raw(ValueId value);
     /// After it the value is on the device, with the driver's storage bound.
     ///
     /// Fails   the load's error, with the tensor's description in front, a corrupt coded block's
@@ -111,6 +114,8 @@ class Loop {
     void settle();
 
     [[nodiscard]] Report report();
+    /// That compute has waited, for whatever cause.
+    [[nodiscard]] std::int64_t stalled_ns() const;
     /// Where values have been since `begin_journeys`, where the trace is kept.
     [[nodiscard]] std::map<ValueId, Journey> journeys() const;
     void begin_journeys();

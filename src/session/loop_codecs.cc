@@ -67,6 +67,20 @@ Saved Loop::save_event(Backlog::Save save, Usage usage) {
         save.as.advice};
 }
 
+void Loop::goes_raw(ValueId value) {
+    {
+        std::lock_guard const lock(mutex_);
+        refused_.erase(value);
+        // An encode that is asked for later finds none, and is given up.
+        if (backlog_.goes_raw(value) || encodings_.erase(value) == 0) {
+            return;
+        }
+    }
+    if (!all_on_device()) {
+        about_to_write(value);
+    }
+}
+
 void Loop::run(Command const& command) {
     switch (command.work) {
         case SideWork::encode:

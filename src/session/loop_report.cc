@@ -8,6 +8,7 @@
 #include "session/loop.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace spillway {
 
@@ -176,6 +177,12 @@ std::map<ValueId, Journey> Loop::journeys() const {
 void Loop::begin_journeys() {
     std::lock_guard const lock(mutex_);
     journeys_.clear();
+}
+
+std::int64_t Loop::stalled_ns() const {
+    std::lock_guard const lock(mutex_);
+    auto const& causes = report_.stall_by_cause_ns;
+    return std::accumulate(causes.begin(), causes.end(), std::int64_t{0});
 }
 
 Report Loop::report() {

@@ -15,6 +15,9 @@ Entered::Entered(std::shared_ptr<TorchSession> session)
       outer_(std::exchange(thread_recorder(), Recorder{session_, python_hook_depth()})) {
     session_->enter(thread_recorder().python_hooks);
     allocate_from(session_, false);
+    if (session_->tells_classes()) {
+        watch_.emplace();
+    }
 }
 
 Entered::~Entered() {

@@ -5,8 +5,10 @@
 #pragma once
 
 #include "torch_driver/engine.h"
+#include "torch_driver/open_operator.h"
 
 #include <memory>
+#include <optional>
 
 namespace spillway {
 
@@ -28,6 +30,7 @@ class Entered {
   private:
     std::shared_ptr<TorchSession> const session_;
     Recorder outer_;
+    std::optional<OpenOperatorWatch> watch_;  ///< where savers have a class
 };
 
 }  // namespace spillway

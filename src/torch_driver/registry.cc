@@ -172,6 +172,7 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh&
         return Filed::passed;
     }
     add_user_here(*storage);
+    SaverClass const saver = tells_classes_ ? class_of_save(hook, tensor) : SaverClass{};
     auto const [known, is_new] = value_of_.try_emplace(storage, ValueId{next_value_});
     if (!is_new) {
         SavedValue& entry = entries_.at(known->second);
@@ -181,11 +182,12 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh&
             hook.value_ = known->second;
             hook.filed_ = &entry;
             log_save(hook, *storage, stay);
-            return Filed::known;
+            return file_again(entry, saver);
         }
         known->second = ValueId{next_value_};  // written in place since: another value
     }
-    fresh = {device_.rounded(static_cast<std::int64_t>(storage->nbytes())), slot_of(hook.origin_)};
+    auto const storage_bytes = static_cast<std::int64_t>(storage->nbytes());
+    fresh = {device_.rounded(storage_bytes), slot_of(hook.origin_), storage_bytes, saver};
     hook.value_ = ValueId{next_value_++};
     hook.filed_ = &entries_[hook.value_];
     hook.filed_->hooks.push_back(&hook);
@@ -193,6 +195,7 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh&
     hook.filed_->version = hook.saved_version_;
     hook.filed_->storage_bytes = storage->nbytes();
     hook.filed_->size_bytes = fresh.size_bytes;
+    hook.filed_->saver = saver;
     hook.filed_->user = device_.current_stream();
     StreamId const home = device_.stream_of(storage->data());
     hook.filed_->home = home.valid() ? home : hook.filed_->user;
@@ -204,6 +207,37 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh&
         std::erase_if(not_sole_, [this](ValueId value) { return entries_.count(value) == 0; });
     }
     return Filed::fresh;
+}
+
+/// Called with the mutex held.
+SaverClass Registry::class_of_save(SavedHook const& hook, at::Tensor const& tensor) const {
+    return class_of(
+        {tensor, hook.is_output_, hook.node_number_},
+        [this](c10::StorageImpl const& storage) {
+            return owned_.count(const_cast<c10::StorageImpl*>(&storage)) != 0;
+        }
+    );
+}
+
+Registry::Filed Registry::file_again(SavedValue& entry, SaverClass const& saver) const {
+    SaverClass const before = entry.saver;
+    entry.saver = both(before, saver);
+    return entry.saver == before ? Filed::known : Filed::differs;
+}
+
+std::vector<std::pair<std::string, SaverClass>> Registry::classes() const {
+    std::map<ValueId, SaverClass> ordered;
+    {
+        std::lock_guard const lock(mutex_);
+        for (auto const& [value, entry] : entries_) {
+            ordered.emplace(value, entry.saver);
+        }
+    }
+    std::vector<std::pair<std::string, SaverClass>> all;
+    for (auto const& [value, saver] : ordered) {
+        all.emplace_back(describe(value), saver);
+    }
+    return all;
 }
 
 void Registry::add_stream(SavedValue& entry, StreamId stream) const {

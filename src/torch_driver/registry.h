@@ -11,6 +11,7 @@
 #include "torch_driver/save_log.h"
 #include "torch_driver/saved_hook.h"
 #include "torch_driver/session_device.h"
+#include "torch_driver/tensor_classes.h"
 #include "trace/slot.h"
 
 #include <ATen/core/Tensor.h>
@@ -40,8 +41,9 @@ struct SavedValue {
     std::int64_t size_bytes = 0;    ///< as the device rounded
     /// That may use the bytes: first the one that they were allocated on, then those that saved.
     c10::SmallVector<StreamId, 2> streams;
-    StreamId home;  ///< the stream that its first block was allocated on
-    StreamId user;  ///< the stream that saved it first, and will ask for it
+    StreamId home;     ///< the stream that its first block was allocated on
+    StreamId user;     ///< the stream that saved it first, and will ask for it
+    SaverClass saver;  ///< what all savers agree on, where classes are told
 };
 
 /// Thread  any; one mutex, never held while torch allocates
@@ -58,14 +60,17 @@ class Registry final : public Driver {
 
     /// What became of a tensor that was saved.
     enum class Filed : std::uint8_t {
-        passed,  ///< not eligible: kept as plain autograd keeps it
-        known,   ///< one more hook of a value that was saved before
-        fresh,   ///< a new value
+        passed,   ///< not eligible: kept as plain autograd keeps it
+        known,    ///< one more hook of a value that was saved before
+        differs,  ///< the same, and its savers' class is from now on another
+        fresh,    ///< a new value
     };
     /// What the loop is told of a new value.
     struct Fresh {
         std::int64_t size_bytes = 0;  ///< as the device rounds
         Slot slot;
+        std::int64_t storage_bytes = 0;  ///< as torch asked
+        SaverClass saver;                ///< where classes are told
     };
 
     /// A forward begins: slots are counted afresh.
@@ -76,6 +81,11 @@ class Registry final : public Driver {
     [[nodiscard]] std::string explain(
         std::string const& module, std::map<ValueId, Journey> const& journeys
     ) const;
+
+    /// From now on values have the class of their savers, at the cost of a look at each save.
+    void tell_classes() { tells_classes_ = true; }
+    /// Of values that live, in the order in which they were saved first. For tests.
+    [[nodiscard]] std::vector<std::pair<std::string, SaverClass>> classes() const;
 
     /// Files the hook, which keeps `tensor`'s alias, under its storage's value if the tensor may be
     /// moved: a plain strided tensor, no subclass, large enough, on a storage that the
@@ -129,6 +139,8 @@ class Registry final : public Driver {
     };
 
     [[nodiscard]] Stay stay_of(at::Tensor const& tensor, c10::StorageImpl const& storage) const;
+    [[nodiscard]] SaverClass class_of_save(SavedHook const& hook, at::Tensor const& tensor) const;
+    [[nodiscard]] Filed file_again(SavedValue& entry, SaverClass const& saver) const;
     void log_save(SavedHook const& hook, c10::StorageImpl const& storage, Stay stay);
     [[nodiscard]] Slot slot_of(Origin const& origin);
     [[nodiscard]] bool is_sole(SavedValue const& entry) const;
@@ -152,6 +164,7 @@ class Registry final : public Driver {
     std::unordered_map<std::string, std::int32_t> names_;  ///< in the log
     SaveLog saves_;
     bool keeps_saves_ = false;
+    bool tells_classes_ = false;
     std::pmr::unsynchronized_pool_resource memory_;  ///< nodes come and go with every saved tensor
     std::pmr::unordered_map<c10::StorageImpl*, ValueId> value_of_{&memory_};
     std::pmr::unordered_map<ValueId, SavedValue> entries_{&memory_};  ///< entries stay put

@@ -75,6 +75,11 @@ std::string told(Save const& save, std::map<ValueId, Journey> const& journeys) {
         return "stored to " + place + ", and needed before its room was";
     }
     std::string text = "moved to " + place;
+    if (journey.codec) {
+        text += " by " + to_text(*journey.codec);
+    } else if (journey.was_refused) {
+        text += " as it is, which its codec could not give back";
+    }
     if (!journey.came_free) {
         text += ", which freed nothing: something else holds it";
     }

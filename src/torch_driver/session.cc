@@ -41,7 +41,7 @@ void Session::phase(Phase phase, std::int64_t step) {
     if (step != impl_->loop().step()) {
         impl_->loop().begin_step(step);
     }
-    impl_->loop().phase(phase);
+    impl_->phase(phase);
 }
 
 void Session::end_cap() {

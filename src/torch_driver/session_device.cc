@@ -8,6 +8,7 @@
 #include "mover/cpu_device.h"
 #include "tier/host_tier.h"
 #include "tier/nvme_tier.h"
+#include "tier/rate_limited_tier.h"
 #include "torch_driver/allocator.h"
 #include "torch_driver/c10_device.h"
 
@@ -86,7 +87,12 @@ std::unique_ptr<Tier> open_nvme(SessionOptions const& options) {
     nvme.folder = options.nvme;
     nvme.capacity_bytes = options.nvme_budget_bytes;
     nvme.allow_tmpfs = options.nvme_allow_tmpfs;
-    return value_or_throw(open_nvme_tier(nvme), "nvme");
+    std::unique_ptr<Tier> tier = value_or_throw(open_nvme_tier(nvme), "nvme");
+    if (options.nvme_rate_bytes_per_s > 0) {
+        BytesPerSec const rate{static_cast<double>(options.nvme_rate_bytes_per_s)};
+        tier = std::make_unique<RateLimitedTier>(std::move(tier), rate);
+    }
+    return tier;
 }
 
 HostMemory open_staging(SessionOptions const& options, SessionDevice const& device) {

@@ -69,7 +69,10 @@ class SessionClass final : public torch::CustomClassHolder {
         std::string const& host_budget,
         std::string const& nvme,
         std::string const& nvme_budget,
-        std::string const& policy
+        std::string const& policy,
+        bool lossy,
+        std::string const& codec,
+        std::string const& nonfinite
     ) {
         HostLimits const limits = read_host_limits();
         SessionOptions options;
@@ -108,6 +111,9 @@ class SessionClass final : public torch::CustomClassHolder {
             );
         }
         options.policy = policy;
+        options.lossy = lossy;
+        options.codecs = codec;
+        options.nonfinite = nonfinite;
         options.keep_trace = true;
         options.cap_from_open = false;
         try {
@@ -237,6 +243,9 @@ TORCH_LIBRARY(spillway, library) {
              std::string const&,
              std::string const&,
              std::string const&,
+             std::string const&,
+             std::string const&,
+             bool,
              std::string const&,
              std::string const&>())
         .def("own", &SessionClass::own)

@@ -8,6 +8,7 @@
 #include "torch_driver/c10_device.h"
 #include "torch_driver/engine.h"
 #include "torch_driver/operator_name.h"
+#include "torch_driver/session_codecs.h"
 #include "torch_driver/torch_version.h"
 
 #include <c10/util/Exception.h>
@@ -15,6 +16,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <optional>
 #include <string_view>
 #include <typeinfo>
 #include <utility>
@@ -53,15 +55,14 @@ bool is_read_by_torch() {
 std::shared_ptr<TorchSession> TorchSession::open(SessionOptions const& options) {
     for (auto const& [name, bytes] :
          {std::pair{"device_budget_bytes", options.device_budget_bytes},
+          std::pair{"nvme_rate_bytes_per_s", options.nvme_rate_bytes_per_s},
           std::pair{"host_budget_bytes", options.host_budget_bytes},
           std::pair{"nvme_budget_bytes", options.nvme_budget_bytes}}) {
         if (bytes < 0) {
             throw BadOption(name, std::string(name) + " is negative: " + std::to_string(bytes));
         }
     }
-    if (options.policy == name_of(ChooserKind::planned)) {
-        throw BadOption("policy", "'planned' is no policy; known are online and keep_all");
-    }
+    (void)codecs_of(options);  // refused before anything is opened
     SessionDevice device = open_session_device(options);
     std::unique_ptr<Tier> host = open_host(options, device);
     std::unique_ptr<Tier> nvme = open_nvme(options);
@@ -77,10 +78,10 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     MoverOptions mover_options
 ) {
     refuse_another_torch(built_torch_version());
-    ChooserKind const chooser = value_or_throw(parse_chooser(options.policy), "policy");
+    std::optional<CodecTable> const codecs = codecs_of(options);
     LoopOptions loop;
     loop.executor = {
-        .chooser = chooser,
+        .chooser = chooser_of(options),
         .device_bytes = device.device->limit_bytes(),
         .host_bytes = host == nullptr ? 0 : host->capacity_bytes(),
         .nvme_bytes = nvme == nullptr ? 0 : nvme->capacity_bytes()};
@@ -88,6 +89,11 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     loop.flight_record = options.flight_record;
     loop.trace_file = options.trace_file;
     loop.keep_trace = options.keep_trace;
+    loop.non_finite = non_finite_of(options);
+    if (codecs) {
+        mover_options.coded = open_coded_staging(options);
+    }
+    std::int64_t const coded_bytes = std::ssize(mover_options.coded.bytes());
     mover_options.measure = options.keep_trace || !options.trace_file.empty();
     if (nvme != nullptr && !device.device->is_host()) {
         loop.executor.nvme_value_bytes = std::ssize(mover_options.staging.bytes());
@@ -101,6 +107,9 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     std::shared_ptr<TorchSession> session(
         new TorchSession(std::move(device), std::move(mover), std::move(loop), options)
     );
+    if (codecs) {
+        session->follow(make_rule(options, *codecs, *session->loop_), coded_bytes);
+    }
     Result<void> const log = session->loop_->open_log();
     if (!log.ok()) {
         throw BadOption("record_events", log.error().message());
@@ -143,19 +152,62 @@ TorchSession::~TorchSession() {
     loop_.reset();  // ends what is in flight while the registry is still there
 }
 
+/// From now on what leaves is encoded as the rule says, through staging that counts.
+void TorchSession::follow(std::unique_ptr<CodecRule> rule, std::int64_t staging_bytes) {
+    rule_ = std::move(rule);
+    registry_.tell_classes();
+    coded_bytes_ = staging_bytes;
+    device_->charge(coded_bytes_);
+}
+
+void TorchSession::phase(Phase phase) {
+    loop_->phase(phase);
+    if (rule_) {
+        std::lock_guard const lock(rule_mutex_);
+        rule_->phase_begins(phase);
+    }
+}
+
+SavedAs TorchSession::ask_rule(Registry::Fresh const& fresh, bool is_in_backward) {
+    Element const element = element_of(fresh.saver.dtype);
+    SavedTensor const tensor{
+        .tensor_class = fresh.saver.tensor_class,
+        .element = element,
+        .count = fresh.storage_bytes / size_of(element),
+        .size_bytes = fresh.size_bytes,
+        .phase = is_in_backward ? Phase::backward : loop_->current_phase(),
+        .step = loop_->step()};
+    if (fresh.storage_bytes % size_of(element) != 0) {
+        return {};
+    }
+    std::lock_guard const lock(rule_mutex_);
+    return rule_->of(tensor);
+}
+
+/// Note [A second kind of saver]
+/// A value's class is told when its storage is saved first; savers that follow may need it exactly.
+/// Such a saver has the tensor. While a tensor other than our aliases has the storage, the value is
+/// not sole, and what is not sole does not start to leave. So in a forward it goes raw in time. In
+/// a backward an unpacked tensor may be saved again, whose coded copy is away or on its way: that
+/// copy is given up, as before a write (Loop::goes_raw). Where the saver's storage is not the
+/// value's any more, since that was dropped meanwhile, it is a value of its own. What came back
+/// decoded is for the second saver what it has seen.
 void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
     saved_tensors_.fetch_add(1, std::memory_order_relaxed);
     bool const is_in_backward = torch::autograd::get_current_graph_task_id() != -1;
     if (turned_.load(std::memory_order_relaxed) && !is_in_backward && turned_.exchange(false) &&
         loop_->current_phase() == Phase::backward) {
-        loop_->phase(Phase::forward);
+        phase(Phase::forward);
     }
     Registry::Fresh fresh;
     Registry::Filed const filed = registry_.file(hook, tensor, fresh);
     if (filed == Registry::Filed::passed) {
         passed_tensors_.fetch_add(1, std::memory_order_relaxed);
     } else if (filed == Registry::Filed::fresh) {
-        loop_->saved(hook.value(), fresh.size_bytes, std::move(fresh.slot));
+        SavedAs const as = rule_ ? ask_rule(fresh, is_in_backward) : SavedAs{};
+        loop_->saved(hook.value(), fresh.size_bytes, std::move(fresh.slot), as);
+    } else if (filed == Registry::Filed::differs) {
+        loop_->goes_raw(hook.value());
     }
 }
 
@@ -167,7 +219,7 @@ void TorchSession::begin_backward() {
     }
     if (loop_->current_phase() == Phase::forward) {
         turned_ = true;
-        loop_->phase(Phase::backward);
+        phase(Phase::backward);
     }
 }
 
@@ -214,6 +266,10 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook) {
             "run this backward where its forward ran"
         );
         return tensor;
+    }
+    if (rule_) {
+        std::lock_guard const lock(rule_mutex_);
+        rule_->backward_needs();
     }
     bool const may_be_written = !is_read_by_torch();
     if (!may_be_written && loop_->all_on_device()) {  // nothing has left, so nothing is asked
@@ -270,7 +326,7 @@ void* TorchSession::allocate(std::int64_t size_bytes) {
 void TorchSession::own(
     std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names
 ) {
-    std::int64_t const outside_bytes = registry_.own(tensors, names);
+    std::int64_t const outside_bytes = registry_.own(tensors, names) + coded_bytes_;
     std::int64_t const limit = device_->limit_bytes();
     if (limit > 0 && outside_bytes >= limit) {
         throw BadOption(

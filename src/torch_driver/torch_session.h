@@ -6,6 +6,7 @@
 #pragma once
 
 #include "mover/device.h"
+#include "session/codec_rule.h"
 #include "session/loop.h"
 #include "spillway/session.h"
 #include "torch_driver/forks.h"
@@ -44,6 +45,9 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     TorchSession(TorchSession const&) = delete;
     TorchSession& operator=(TorchSession const&) = delete;
 
+    /// The phase that begins, for the loop and for what measures steps.
+    void phase(Phase phase);
+
     // For hooks.
     [[nodiscard]] Registry& registry() { return registry_; }
     void save(SavedHook& hook, at::Tensor const& tensor);
@@ -71,6 +75,9 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     /// A backward begins, where that is not known yet: in a program that tells no phases, what is
     /// saved after it is of a forward again.
     void begin_backward();
+
+    /// Whether operators are to be watched while it records, so that savers have a class.
+    [[nodiscard]] bool tells_classes() const { return rule_ != nullptr; }
 
     /// A thread is in it, under so many hooks of Python's.
     void enter(std::size_t python_hooks) {
@@ -115,6 +122,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
         LoopOptions options,
         SessionOptions const& session
     );
+    void follow(std::unique_ptr<CodecRule> rule, std::int64_t staging_bytes);
+    [[nodiscard]] SavedAs ask_rule(Registry::Fresh const& fresh, bool is_in_backward);
     void tell_backward_order();
     [[noreturn]] void raise_out_of_memory(std::string const& why) const;
     [[nodiscard]] bool borrow(std::int64_t size_bytes, bool last_resort);
@@ -126,6 +135,9 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     std::shared_ptr<void> pool_limit_;
     Registry registry_;
     std::unique_ptr<Loop> loop_;
+    std::mutex rule_mutex_;
+    std::unique_ptr<CodecRule> rule_;  ///< null: nothing leaves encoded
+    std::int64_t coded_bytes_ = 0;     ///< of staging, which counts in the budget
     std::atomic<std::int64_t> saved_tensors_{0};
     std::atomic<std::int64_t> passed_tensors_{0};
     std::atomic<bool> caps_{true};

@@ -24,12 +24,31 @@ namespace spillway::train {
 
 namespace {
 
+/// What moves nothing cannot be asked how.
+void check_without_budget(TrainOptions const& options) {
+    if (options.policy == "qpo") {
+        refuse("--policy", options.policy, "needs --device-budget");
+    }
+    if (options.lossy) {
+        refuse("--lossy", "on", "needs --device-budget");
+    }
+    if (!options.codec.empty()) {
+        refuse("--codec", options.codec, "needs --device-budget");
+    }
+}
+
 void check_choices(TrainOptions const& options) {
     if (options.precision != "fp32" && options.precision != "bf16") {
         refuse("--precision", options.precision, "no such precision; there are fp32 and bf16");
     }
-    if (options.policy != "online" && options.policy != "keep_all") {
-        refuse("--policy", options.policy, "no such policy; there are online and keep_all");
+    if (options.policy != "online" && options.policy != "keep_all" && options.policy != "qpo") {
+        refuse("--policy", options.policy, "no such policy; there are online, qpo and keep_all");
+    }
+    if (options.device_budget_bytes == 0) {
+        check_without_budget(options);
+    }
+    if (options.nvme_rate_bytes_per_s > 0 && options.nvme.empty()) {
+        refuse("--nvme-rate", options.nvme_rate_typed, "needs --nvme PATH");
     }
     if (options.checkpoint_every > 0 && options.checkpoint.empty()) {
         refuse(

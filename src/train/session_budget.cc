@@ -54,7 +54,11 @@ class SessionBudget : public Budget {
                  .record_events = options_.record_events,
                  .flight_record = options_.flight_record,
                  .device = options_.device,
-                 .trace_file = options_.trace_file}
+                 .trace_file = options_.trace_file,
+                 .lossy = options_.lossy,
+                 .codecs = options_.codec,
+                 .nonfinite = options_.nonfinite,
+                 .nvme_rate_bytes_per_s = options_.nvme_rate_bytes_per_s}
             );
         } catch (BadOption const& bad) {
             auto const [flag, typed] = as_typed(bad.option());
@@ -118,6 +122,18 @@ class SessionBudget : public Budget {
         }
         if (option == "record_events") {
             return {"--record-events", options_.record_events};
+        }
+        if (option == "policy") {
+            return {"--policy", options_.policy};
+        }
+        if (option == "codecs") {
+            return {"--codec", options_.codec};
+        }
+        if (option == "lossy") {
+            return {"--lossy", "on"};
+        }
+        if (option == "nonfinite") {
+            return {"--nonfinite", options_.nonfinite};
         }
         if (option == "trace_file") {
             return {"--trace", options_.trace_file};

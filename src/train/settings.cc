@@ -22,7 +22,7 @@ Json model_settings(ModelShape const& shape) {
 }
 
 Json run_settings(TrainOptions const& options, ModelShape const& shape, Corpus const& corpus) {
-    Json settings{
+    Json run{
         {"sequence", shape.sequence},
         {"batch", shape.batch},
         {"dropout", shape.dropout},
@@ -41,9 +41,12 @@ Json run_settings(TrainOptions const& options, ModelShape const& shape, Corpus c
         {"steps", options.steps},
         {"seed", options.seed}};
     if (corpus.held_out_bytes > 0) {
-        settings["held-out-bytes"] = corpus.held_out_bytes;
+        run["held-out-bytes"] = corpus.held_out_bytes;
     }
-    return settings;
+    if (options.lossy) {
+        run["lossy"] = options.policy + ' ' + options.codec;
+    }
+    return run;
 }
 
 Json all_settings(TrainOptions const& options, ModelShape const& shape, Corpus const& corpus) {
@@ -62,7 +65,11 @@ Json all_settings(TrainOptions const& options, ModelShape const& shape, Corpus c
         {"nvme", options.nvme},
         {"nvme-budget-bytes", options.nvme_budget_bytes},
         {"nvme-allow-tmpfs", options.nvme_allow_tmpfs},
+        {"nvme-rate-bytes-per-s", options.nvme_rate_bytes_per_s},
         {"policy", options.policy},
+        {"lossy", options.lossy},
+        {"codec", options.codec},
+        {"nonfinite", options.nonfinite},
         {"checkpoint", options.checkpoint},
         {"checkpoint-every", options.checkpoint_every},
         {"resume", options.resume},

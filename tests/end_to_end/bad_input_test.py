@@ -24,7 +24,7 @@ class Flags(InFolder):
             self.assert_refused(["train", flag, value], [flag, f"'{value}'"])
 
     def test_sizes_that_are_none(self):
-        for flag in ("--device-budget", "--host-budget", "--nvme-budget"):
+        for flag in ("--device-budget", "--host-budget", "--nvme-budget", "--nvme-rate"):
             for value in ("-5MiB", "lots", "12QB", "101%", "MiB", "1e30GiB"):
                 self.assert_refused(["train", "--nvme", ".", flag, value], [flag, f"'{value}'"])
         self.assert_refused(["train", "--device-budget", "0"], ["--device-budget", "'0'"])
@@ -57,6 +57,29 @@ class Flags(InFolder):
     def test_flags_that_need_or_exclude_another(self):
         self.assert_refused(["train", "--checkpoint-every", "3"], ["--checkpoint-every 3"])
         self.assert_refused(["train", "--count-allocations", "--device-budget", "1GiB"], ["1GiB"])
+
+    def test_codecs_and_what_is_lossy(self):
+        for flags, words in (
+            (["--policy", "qpo"], ["--policy qpo: ", "--device-budget"]),
+            (["--lossy"], ["--lossy", "--device-budget"]),
+            (["--codec", "affine4"], ["--codec affine4: ", "--device-budget"]),
+            (["--nvme-rate", "1MB"], ["--nvme-rate 1MB: ", "--nvme PATH"]),
+        ):
+            self.assert_refused(["train", *TINY, *flags], words)
+        capped = ["train", *TINY, "--device-budget", "64MiB"]
+        for flags, words in (
+            (["--policy", "qpo"], ["--policy qpo: ", "`lossy`"]),
+            (["--codec", "affine4"], ["--codec affine4: ", "`lossy`"]),
+            (["--lossy"], ["--lossy", "online encodes nothing"]),
+            (["--lossy", "--policy", "keep_all"], ["--lossy", "keep_all moves nothing"]),
+            (["--lossy", "--policy", "qpo", "--codec", "affine7"], ["--codec affine7: ", "affine8"]),
+            (["--lossy", "--policy", "qpo", "--codec", "affine4:group=100"], ["group"]),
+            (["--lossy", "--policy", "qpo", "--codec", "weights=nf4"], ["weights", "linear_input"]),
+            (["--lossy", "--policy", "qpo", "--codec", "all=nf4"], ["all=nf4", "exact"]),
+            (["--lossy", "--policy", "qpo", "--nonfinite", "zero"], ["--nonfinite zero: ", "refuse"]),
+        ):
+            said = self.assert_refused([*capped, *flags], words)
+            self.assertEqual(len(said.splitlines()), 1)
 
     def test_words_that_are_no_flag_and_no_subcommand(self):
         self.assert_refused(["train", "--layer-count", "3"], ["--layer-count"])

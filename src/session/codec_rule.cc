@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "session/codec_rule.h"
+
+#include "base/assert.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+namespace spillway {
+
+namespace {
+
+constexpr std::array<TensorClass, 4> kMayBeLossy{
+    TensorClass::linear_input,
+    TensorClass::convolution_input,
+    TensorClass::norm_input,
+    TensorClass::activation_input};
+
+constexpr std::string_view kAll = "all";
+
+std::size_t at(TensorClass tensor_class) {
+    return static_cast<std::size_t>(tensor_class);
+}
+
+Error unknown(std::string_view item, std::string what) {
+    return {Errc::bad_argument, std::move(what), "'" + std::string(item) + "'"};
+}
+
+/// One item of a codec list: "affine4:group=64", with or without the class it is for.
+struct Item {
+    std::string_view text;
+    std::string_view name;  ///< of a class, or "all"; empty: none is named
+    std::string_view codec;
+};
+
+/// Where a class is named: "group=64" is a codec's own.
+std::size_t end_of_name(std::string_view piece) {
+    std::size_t const equals = piece.find('=');
+    bool const is_codecs = equals == std::string_view::npos || piece.substr(0, equals) == "group" ||
+                           piece.substr(0, equals).find(':') != std::string_view::npos;
+    return is_codecs ? 0 : equals;
+}
+
+/// Commas separate items, and words of one codec: a piece begins an item where it names a class.
+std::vector<Item> items_of(std::string_view text) {
+    std::vector<Item> items;
+    std::size_t begin = 0;
+    while (begin <= text.size()) {
+        std::size_t end = text.find(',', begin);
+        while (end != std::string_view::npos &&
+               end_of_name(text.substr(end + 1, text.find(',', end + 1) - end - 1)) == 0) {
+            end = text.find(',', end + 1);
+        }
+        std::string_view const item =
+            text.substr(begin, end == std::string_view::npos ? end : end - begin);
+        std::size_t const name = end_of_name(item);
+        items.push_back({item, item.substr(0, name), item.substr(name == 0 ? 0 : name + 1)});
+        begin = end == std::string_view::npos ? text.size() + 1 : end + 1;
+    }
+    return items;
+}
+
+Result<void> lay_over(CodecTable& table, Item const& item) {
+    Result<Codec> const codec = parse_codec(item.codec);
+    if (!codec.ok()) {
+        return codec.error();
+    }
+    if (item.name.empty()) {
+        for (TensorClass const each : kMayBeLossy) {
+            table[at(each)] = *codec;
+        }
+        return {};
+    }
+    if (item.name == kAll) {
+        if (is_lossy(*codec)) {
+            return unknown(item.text, "'all' takes an exact codec; name the classes that may lose");
+        }
+        table.fill(*codec);
+        return {};
+    }
+    Result<TensorClass> const named = parse_tensor_class(item.name);
+    if (!named.ok()) {
+        return named.error();
+    }
+    if (*named == TensorClass::index && is_lossy(*codec)) {
+        return unknown(item.text, "integers take an exact codec");
+    }
+    table[at(*named)] = *codec;
+    return {};
+}
+
+double rate(std::int64_t bytes, std::int64_t ns) {
+    return ns > 0 ? 1e9 * static_cast<double>(bytes) / static_cast<double>(ns) : 0;
+}
+
+}  // namespace
+
+CodecTable qpo_table() {
+    CodecTable table;
+    for (std::size_t i = 0; i < kTensorClasses; ++i) {
+        Result<Codec> const codec = parse_codec(qpo_codec(static_cast<TensorClass>(i)));
+        SPILLWAY_ASSERT(codec.ok(), "QPO's codecs exist");
+        table[i] = *codec;
+    }
+    return table;
+}
+
+Result<CodecTable> with_codecs(CodecTable table, std::string_view text) {
+    for (Item const& item : items_of(text)) {
+        Result<void> const laid = lay_over(table, item);
+        if (!laid.ok()) {
+            return laid.error();
+        }
+    }
+    return table;
+}
+
+std::optional<TensorClass> first_lossy(CodecTable const& table) {
+    auto const found = std::find_if(table.begin(), table.end(), is_lossy);
+    return found == table.end()
+               ? std::nullopt
+               : std::optional(static_cast<TensorClass>(std::distance(table.begin(), found)));
+}
+
+SavedAs leaves_by(CodecTable const& table, SavedTensor const& tensor) {
+    Codec const& codec = table[at(tensor.tensor_class)];
+    SavedAs as{.tensor_class = tensor.tensor_class};
+    if (codec.kind != CodecKind::identity && tensor.element && tensor.count > 0) {
+        Encoding const encoding{codec, *tensor.element, tensor.count};
+        if (encoded_bytes(encoding).ok()) {  // or it is of a type that the codec does not take
+            as.encoding = encoding;
+        }
+    }
+    return as;
+}
+
+SavedAs QpoRule::of(SavedTensor const& tensor) {
+    SavedAs as = leaves_by(table_, tensor);
+    if (tensor.phase == Phase::backward) {
+        return as;
+    }
+    Result<std::int64_t> const coded =
+        as.encoding ? encoded_bytes(*as.encoding) : Result<std::int64_t>(tensor.size_bytes);
+    std::int64_t const away_bytes =
+        std::min(coded.ok() ? *coded : tensor.size_bytes, tensor.size_bytes);
+    bool const keeps = qpo_.keeps(tensor.size_bytes, away_bytes, measures_.compute_ns());
+    as.advice = keeps ? Advice::last_resort : Advice::at_once;
+    return as;
+}
+
+void QpoRule::phase_begins(Phase phase) {
+    if (phase == Phase::backward) {
+        qpo_.backward_begins(measures_.compute_ns());
+        return;
+    }
+    if (phase == Phase::forward) {
+        if (qpo_.is_measuring()) {
+            qpo_.set_rates(rates_of(measures_.report()));
+        }
+        qpo_.forward_begins(measures_.compute_ns());
+    }
+}
+
+void QpoRule::backward_needs() {
+    if (qpo_.is_measuring()) {
+        qpo_.needs(measures_.compute_ns());
+    }
+}
+
+QpoRates rates_of(Report const& report) {
+    QpoRates rates{
+        .out = rate(report.stored_bytes, report.store_busy_ns),
+        .in = rate(report.loaded_bytes, report.load_busy_ns)};
+    std::int64_t encode_ns = 0;
+    std::int64_t decode_ns = 0;
+    std::int64_t encoded = 0;
+    std::int64_t decoded = 0;
+    for (CodecReport const& row : report.codecs) {
+        encode_ns += row.encode_ns;
+        decode_ns += row.decode_ns;
+        encoded += row.raw_bytes;
+        decoded += row.decoded_bytes;
+    }
+    rates.encode = rate(encoded, encode_ns);
+    rates.decode = rate(decoded, decode_ns);
+    return rates;
+}
+
+}  // namespace spillway

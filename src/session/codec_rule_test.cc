@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "session/codec_rule.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace spillway {
+namespace {
+
+Codec codec_of(CodecTable const& table, TensorClass tensor_class) {
+    return table[static_cast<std::size_t>(tensor_class)];
+}
+
+CodecTable laid(std::string const& text) {
+    Result<CodecTable> const table = with_codecs(qpo_table(), text);
+    EXPECT_TRUE(table.ok()) << table.error().message();
+    return *table;
+}
+
+std::string refusal(std::string const& text) {
+    Result<CodecTable> const table = with_codecs(qpo_table(), text);
+    return table.ok() ? "" : table.error().message();
+}
+
+SavedTensor floats(TensorClass tensor_class, std::int64_t count = 1024) {
+    return {
+        .tensor_class = tensor_class,
+        .element = Element::f32,
+        .count = count,
+        .size_bytes = 4 * count};
+}
+
+TEST(CodecRule, the_table_of_qpo_loses_only_what_it_may) {
+    CodecTable const table = qpo_table();
+    EXPECT_EQ(to_text(codec_of(table, TensorClass::linear_input)), "affine4:group=256,stochastic");
+    EXPECT_EQ(codec_of(table, TensorClass::mask).kind, CodecKind::mask);
+    EXPECT_EQ(codec_of(table, TensorClass::attention), Codec{});
+    EXPECT_EQ(first_lossy(table), TensorClass::linear_input);
+    EXPECT_EQ(first_lossy(CodecTable{}), std::nullopt);
+}
+
+TEST(CodecRule, a_codec_alone_is_for_those_that_may_lose_unnamed) {
+    CodecTable const table = laid("affine4:group=64,absmax");
+    for (TensorClass const each :
+         {TensorClass::linear_input,
+          TensorClass::convolution_input,
+          TensorClass::norm_input,
+          TensorClass::activation_input}) {
+        EXPECT_EQ(to_text(codec_of(table, each)), "affine4:group=64,absmax");
+    }
+    EXPECT_EQ(codec_of(table, TensorClass::relu_output).kind, CodecKind::sign);
+    EXPECT_EQ(codec_of(table, TensorClass::attention), Codec{});
+    EXPECT_EQ(codec_of(table, TensorClass::other), Codec{});
+}
+
+TEST(CodecRule, items_are_laid_over_one_another) {
+    CodecTable const table =
+        laid("nf4,norm_input=affine8:group=64,stochastic,attention=fp8_e4m3,linear_input=identity");
+    EXPECT_EQ(codec_of(table, TensorClass::activation_input).kind, CodecKind::nf4);
+    EXPECT_EQ(to_text(codec_of(table, TensorClass::norm_input)), "affine8:group=64,stochastic");
+    EXPECT_EQ(codec_of(table, TensorClass::attention).kind, CodecKind::fp8_e4m3);
+    EXPECT_EQ(codec_of(table, TensorClass::linear_input), Codec{});
+    CodecTable const exact = laid("all=lossless");
+    EXPECT_EQ(first_lossy(exact), std::nullopt);
+    EXPECT_EQ(codec_of(exact, TensorClass::other).kind, CodecKind::lossless);
+    EXPECT_EQ(first_lossy(laid("all=identity,attention=affine8")), TensorClass::attention);
+}
+
+TEST(CodecRule, what_cannot_be_is_named) {
+    EXPECT_NE(refusal("affine7").find("affine7"), std::string::npos);
+    EXPECT_NE(refusal("affine4:group=100").find("group"), std::string::npos);
+    EXPECT_NE(refusal("").find("codec"), std::string::npos);
+    EXPECT_NE(refusal("affine4,").find("affine4,"), std::string::npos);
+    EXPECT_NE(refusal("weights=affine4").find("weights"), std::string::npos);
+    EXPECT_NE(refusal("norm_input=").find("codec"), std::string::npos);
+    EXPECT_NE(refusal("all=affine8").find("exact"), std::string::npos);
+    EXPECT_NE(refusal("index=affine8").find("exact"), std::string::npos);
+    EXPECT_EQ(refusal("index=lossless"), "");
+}
+
+TEST(CodecRule, tensors_leave_by_their_class_where_the_codec_takes_their_type) {
+    CodecTable const table = qpo_table();
+    SavedAs const linear = leaves_by(table, floats(TensorClass::linear_input));
+    EXPECT_EQ(
+        linear.encoding, (Encoding{codec_of(table, TensorClass::linear_input), Element::f32, 1024})
+    );
+    EXPECT_EQ(linear.tensor_class, TensorClass::linear_input);
+    EXPECT_EQ(linear.advice, Advice::when_asked);
+    EXPECT_FALSE(leaves_by(table, floats(TensorClass::other)).encoding);
+    SavedTensor bytes = floats(TensorClass::linear_input);
+    bytes.element = Element::u8;
+    EXPECT_FALSE(leaves_by(table, bytes).encoding) << "doubles, say";
+    bytes.element.reset();
+    EXPECT_FALSE(leaves_by(table, bytes).encoding);
+    bytes = floats(TensorClass::mask);
+    bytes.element = Element::u8;
+    EXPECT_TRUE(leaves_by(table, bytes).encoding);
+    EXPECT_FALSE(leaves_by(table, floats(TensorClass::linear_input, 0)).encoding);
+}
+
+TEST(CodecRule, qpo_sends_a_forward_away_at_once_and_keeps_its_tail) {
+    std::int64_t now_ns = 0;
+    Report report;
+    QpoRule rule(qpo_table(), {[&] { return now_ns; }, [&] { return report; }});
+    SavedTensor const tensor = floats(TensorClass::linear_input, 1 << 16);
+    auto const pass = [&] {
+        int kept = 0;
+        rule.phase_begins(Phase::forward);
+        for (int i = 0; i < 10; ++i) {
+            now_ns += 1'000'000;
+            SavedAs const as = rule.of(tensor);
+            kept += as.advice == Advice::last_resort ? 1 : 0;
+            EXPECT_TRUE(as.advice == Advice::last_resort || as.advice == Advice::at_once);
+            EXPECT_TRUE(as.encoding);
+        }
+        rule.phase_begins(Phase::backward);
+        SavedTensor late = tensor;
+        late.phase = Phase::backward;
+        EXPECT_EQ(rule.of(late).advice, Advice::when_asked);
+        now_ns += 20'000'000;
+        rule.backward_needs();
+        rule.phase_begins(Phase::update);
+        now_ns += 50'000'000;
+        return kept;
+    };
+    EXPECT_EQ(pass(), 0);
+    EXPECT_EQ(pass(), 0);
+    report.stored_bytes = 1'000'000;  // about 30 us a value
+    report.store_busy_ns = 1'000'000;
+    report.loaded_bytes = 1'000'000;
+    report.load_busy_ns = 1'000'000;
+    EXPECT_EQ(pass(), 1) << "the last has no time to be out and back";
+}
+
+TEST(CodecRule, rates_are_bytes_over_the_time_that_they_took) {
+    Report report;
+    EXPECT_EQ(rates_of(report), QpoRates{});
+    report.stored_bytes = 3000;
+    report.store_busy_ns = 1000;
+    report.loaded_bytes = 500;
+    report.load_busy_ns = 1000;
+    report.codecs.resize(2);
+    report.codecs[0].raw_bytes = 1000;
+    report.codecs[0].encode_ns = 100;
+    report.codecs[1].raw_bytes = 3000;
+    report.codecs[1].encode_ns = 300;
+    report.codecs[1].decoded_bytes = 10;
+    report.codecs[1].decode_ns = 10;
+    EXPECT_EQ(rates_of(report), (QpoRates{3e9, 0.5e9, 10e9, 1e9}));
+}
+
+}  // namespace
+}  // namespace spillway

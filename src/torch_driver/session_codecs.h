@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What a session's options say of codecs: which rule its saves follow, and memory for coded bytes.
+#pragma once
+
+#include "executor/executor.h"
+#include "mover/device.h"
+#include "session/codec_rule.h"
+#include "session/loop.h"
+#include "spillway/session.h"
+#include "tier/host_memory.h"
+
+#include <memory>
+#include <optional>
+
+namespace spillway {
+
+/// The codecs that `options` ask for; none where nothing is encoded, and then no save is looked at.
+///
+/// Throws  BadOption: a codec, class or choice that does not exist; what is lossy without `lossy`,
+///         or `lossy` where nothing could be or where equal bits are asked for; a device that this
+///         is not there for yet
+[[nodiscard]] std::optional<CodecTable> codecs_of(SessionOptions const& options);
+
+/// The chooser that carries `options.policy` out.
+///
+/// Throws  BadOption
+[[nodiscard]] ChooserKind chooser_of(SessionOptions const& options);
+
+/// Throws  BadOption
+[[nodiscard]] NonFinite non_finite_of(SessionOptions const& options);
+
+/// An eighth of the device budget, at most 256 MiB: half for what leaves, half for what returns. It
+/// counts in that budget.
+///
+/// Throws  BadOption
+[[nodiscard]] HostMemory open_coded_staging(SessionOptions const& options);
+
+/// The rule of `table` over a session's loop, which outlives it.
+[[nodiscard]] std::unique_ptr<CodecRule> make_rule(
+    SessionOptions const& options, CodecTable const& table, Loop& loop
+);
+
+}  // namespace spillway
