@@ -245,6 +245,13 @@ void add_codecs(CLI::App& app, TrainOptions& options) {
         "NAME",
         "keep"
     );
+    group.yes(
+        "--measure-gradient-error",
+        options.measure_gradient_error,
+        "after the last update, compare the gradients of one more step with those of a lossless "
+        "run "
+        "of it"
+    );
 }
 
 void add_output(CLI::App& app, TrainOptions& options) {

@@ -105,6 +105,9 @@ class Session {
     /// `step` as it is given.
     void phase(Phase phase, std::int64_t step = 0);
 
+    /// While it is on, what is saved leaves without any loss, whatever was opened: to compare.
+    void exact(bool on);
+
     /// Counts and caps nothing any more, whatever graphs still live. Those stay right.
     void end_cap();
 

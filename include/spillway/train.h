@@ -66,6 +66,7 @@ struct TrainOptions {
     bool lossy = false;
     std::string codec;  ///< empty: the policy's own
     std::string nonfinite = "keep";
+    bool measure_gradient_error = false;
     std::string record_events;
     std::string flight_record;
     std::string trace_file;

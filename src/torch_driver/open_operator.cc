@@ -34,8 +34,9 @@ constexpr Signature kAttention{OperatorKind::attention, 0, 1, 2};
 constexpr Signature kSoftmax{OperatorKind::attention, 0};
 constexpr Signature kDropout{OperatorKind::dropout, 0};
 constexpr Signature kMultiplication{OperatorKind::multiplication, 0, 1};
+constexpr Signature kPower{OperatorKind::power, 0};
 
-/// Those that make a node of their own, and dropout, inside which the CPU's multiplication runs.
+/// Those that make a node of their own, and those whose parts do on the CPU: dropout and RMS norm.
 /// What is not here saves what nothing is known of.
 std::unordered_map<std::string_view, Signature> const& signatures() {
     static std::unordered_map<std::string_view, Signature> const known{
@@ -80,7 +81,8 @@ std::unordered_map<std::string_view, Signature> const& signatures() {
         {"aten::dropout", kDropout},
         {"aten::dropout_", kDropout},
         {"aten::mul", kMultiplication},
-        {"aten::mul_", kMultiplication}};
+        {"aten::mul_", kMultiplication},
+        {"aten::pow", kPower}};
     return known;
 }
 

@@ -24,6 +24,7 @@ enum class OperatorKind : std::uint8_t {
     attention,    ///< all of it: inputs, result, log-sum-exps
     dropout,      ///< where a multiplication by a mask runs inside it
     multiplication,
+    power,
 };
 
 /// An operator that runs. Its tensors live while it does.

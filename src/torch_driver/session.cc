@@ -44,6 +44,10 @@ void Session::phase(Phase phase, std::int64_t step) {
     impl_->phase(phase);
 }
 
+void Session::exact(bool on) {
+    impl_->exact(on);
+}
+
 void Session::end_cap() {
     impl_->end_cap();
 }

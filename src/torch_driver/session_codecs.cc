@@ -60,7 +60,7 @@ ChooserKind chooser_of(SessionOptions const& options) {
         return ChooserKind::online;  // asks the rule
     }
     Result<ChooserKind> const chooser = parse_chooser(options.policy);
-    if (!chooser.ok() || *chooser == ChooserKind::planned) {
+    if (!chooser.ok()) {
         throw BadOption(
             "policy", "'" + options.policy + "' is no policy; known are online, qpo and keep_all"
         );

@@ -92,6 +92,21 @@ bool is_dropout_mask(OpenOperators const& open, SavedNow const& saved) {
            open.inner.second != open.outer.first && !saved.tensor.requires_grad();
 }
 
+/// The CPU's RMS norm is made of powers and products of its input, that over its root mean square,
+/// and of a number for each row.
+TensorClass class_in_norm(
+    OpenOperators const& open, SavedNow const& saved, IsParameter is_parameter
+) {
+    c10::TensorImpl const* const tensor = saved.tensor.unsafeGetTensorImpl();
+    bool const is_input = tensor == open.inner.first || tensor == open.inner.second;
+    if (open.outer.first == nullptr || saved.is_output || !is_input ||
+        is_made_of_parameter(tensor, is_parameter)) {
+        return TensorClass::other;
+    }
+    return tensor->numel() == open.outer.first->numel() ? TensorClass::norm_input
+                                                        : TensorClass::statistics;
+}
+
 TensorClass class_by_operator(SavedNow const& saved, IsParameter is_parameter) {
     OpenOperators const open = open_operators();
     OpenOperator const& by = open.inner;
@@ -119,6 +134,10 @@ TensorClass class_by_operator(SavedNow const& saved, IsParameter is_parameter) {
                        ? TensorClass::attention
                        : TensorClass::statistics;
         case OperatorKind::multiplication:
+        case OperatorKind::power:
+            if (open.outer.kind == OperatorKind::norm) {
+                return class_in_norm(open, saved, is_parameter);
+            }
             return is_dropout_mask(open, saved) ? TensorClass::mask : TensorClass::other;
         case OperatorKind::dropout:
         case OperatorKind::unknown:

@@ -158,6 +158,11 @@ TEST(TensorClasses, norms) {
         on.of([&] { return at::group_norm(x, 2, scale, scale); }),
         (Names{"norm_input", "statistics", "statistics"})
     );
+    Tensor const width = on.parameter({5});
+    EXPECT_EQ(
+        on.of([&] { return at::rms_norm(x, {5}, width, 1e-5); }),
+        (Names{"norm_input", "other", "norm_input"})
+    ) << "its input, a number for each row, its input over that";
     Tensor const mean = at::zeros({8});
     Tensor const variance = at::ones({8});
     on.session->own({mean, variance});

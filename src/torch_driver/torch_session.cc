@@ -62,6 +62,9 @@ std::shared_ptr<TorchSession> TorchSession::open(SessionOptions const& options) 
             throw BadOption(name, std::string(name) + " is negative: " + std::to_string(bytes));
         }
     }
+    if (options.policy == name_of(ChooserKind::planned)) {
+        throw BadOption("policy", "'planned' is no policy; known are online, qpo and keep_all");
+    }
     (void)codecs_of(options);  // refused before anything is opened
     SessionDevice device = open_session_device(options);
     std::unique_ptr<Tier> host = open_host(options, device);
@@ -181,7 +184,11 @@ SavedAs TorchSession::ask_rule(Registry::Fresh const& fresh, bool is_in_backward
         return {};
     }
     std::lock_guard const lock(rule_mutex_);
-    return rule_->of(tensor);
+    SavedAs as = rule_->of(tensor);
+    if (exact_ && as.encoding && is_lossy(as.encoding->codec)) {
+        as.encoding.reset();
+    }
+    return as;
 }
 
 /// Note [A second kind of saver]

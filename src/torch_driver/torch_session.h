@@ -112,6 +112,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     void own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names = {});
     [[nodiscard]] Report report();
     void end_cap();
+    void exact(bool on) { exact_ = on; }
     /// "step 3, forward".
     [[nodiscard]] std::string place() const;
 
@@ -137,6 +138,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     std::unique_ptr<Loop> loop_;
     std::mutex rule_mutex_;
     std::unique_ptr<CodecRule> rule_;  ///< null: nothing leaves encoded
+    std::atomic<bool> exact_ = false;  ///< no lossy codec now, whatever the rule says
     std::int64_t coded_bytes_ = 0;     ///< of staging, which counts in the budget
     std::atomic<std::int64_t> saved_tensors_{0};
     std::atomic<std::int64_t> passed_tensors_{0};

@@ -9,4 +9,6 @@ void Budget::own(std::vector<at::Tensor> const& /*tensors*/) {}
 
 void Budget::phase(Phase /*phase*/, std::int64_t /*step*/) {}
 
+void Budget::exact(bool /*on*/) {}
+
 }  // namespace spillway::train

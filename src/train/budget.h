@@ -43,6 +43,9 @@ class Budget {
 
     virtual void phase(Phase phase, std::int64_t step);
 
+    /// While it is on, nothing that is recorded is lossy.
+    virtual void exact(bool on);
+
     [[nodiscard]] virtual std::unique_ptr<Scope> record() { return nullptr; }
 
     /// What the session did; nothing in a plain run.

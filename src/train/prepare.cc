@@ -47,6 +47,9 @@ void check_choices(TrainOptions const& options) {
     if (options.device_budget_bytes == 0) {
         check_without_budget(options);
     }
+    if (options.measure_gradient_error && !options.lossy) {
+        refuse("--measure-gradient-error", "on", "needs --lossy: without it there is no error");
+    }
     if (options.nvme_rate_bytes_per_s > 0 && options.nvme.empty()) {
         refuse("--nvme-rate", options.nvme_rate_typed, "needs --nvme PATH");
     }

@@ -47,6 +47,22 @@ Json moved(Results const& results, std::int64_t DiskBytes::*direction) {
     return *results.disk_after.*direction - *results.disk_before.*direction;
 }
 
+// JSON has no infinity: of a gradient whose exact one is 0.
+Json finite(double number) {
+    return std::isfinite(number) ? Json(number) : Json(nullptr);
+}
+
+Json of_gradients(Results const& results) {
+    if (!results.gradient_errors) {
+        return nullptr;
+    }
+    Json parameters = Json::object();
+    for (auto const& parameter : results.gradient_errors->parameters) {
+        parameters[parameter.name] = finite(parameter.error);
+    }
+    return {{"all", finite(results.gradient_errors->all)}, {"parameters", parameters}};
+}
+
 }  // namespace
 
 double usual_step_seconds(Results const& results) {
@@ -127,6 +143,7 @@ std::string text_of(Results const& results) {
         {"bytes_written", moved(results, &DiskBytes::written)},
         {"bytes_read", moved(results, &DiskBytes::read)},
         {"report", results.report ? Json::parse(to_json(*results.report)) : Json(nullptr)},
+        {"gradient_error", of_gradients(results)},
         {"options", results.settings.empty() ? Json(nullptr) : Json::parse(results.settings)}};
     return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "spillway/report.h"
+#include "train/gradient_error.h"
 #include "train/process_stats.h"
 
 #include <cstdint>
@@ -38,6 +39,7 @@ struct Results {
     std::optional<DiskBytes> disk_before;
     std::optional<DiskBytes> disk_after;
     std::optional<Report> report;
+    std::optional<GradientErrors> gradient_errors;
     std::string settings;  ///< JSON text
 };
 

@@ -111,6 +111,9 @@ class Run {
         if (!options_.checkpoint.empty() && step_ > 0 && saved_step_ != step_) {
             save();
         }
+        if (options_.measure_gradient_error && step_ >= options_.steps) {
+            results_.gradient_errors = trainer_->measure_gradients(step_);
+        }
         note_outcome();
         if (step_ < options_.steps) {
             results_.error = "interrupted after step " + std::to_string(step_);
@@ -122,6 +125,9 @@ class Run {
         std::printf("%s\n", summary_of(results_).c_str());
         if (results_.report) {
             std::fputs(to_table(*results_.report).c_str(), stdout);
+        }
+        if (results_.gradient_errors) {
+            std::fputs(to_text(*results_.gradient_errors).c_str(), stdout);
         }
         std::fflush(stdout);
         return kDone;

@@ -78,6 +78,12 @@ class SessionBudget : public Budget {
         }
     }
 
+    void exact(bool on) override {
+        if (session_) {
+            session_->exact(on);
+        }
+    }
+
     std::unique_ptr<Scope> record() override {
         return session_ ? std::make_unique<Recorded>(*session_) : nullptr;
     }

@@ -70,6 +70,7 @@ Json all_settings(TrainOptions const& options, ModelShape const& shape, Corpus c
         {"lossy", options.lossy},
         {"codec", options.codec},
         {"nonfinite", options.nonfinite},
+        {"measure-gradient-error", options.measure_gradient_error},
         {"checkpoint", options.checkpoint},
         {"checkpoint-every", options.checkpoint_every},
         {"resume", options.resume},

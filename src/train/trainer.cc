@@ -106,6 +106,34 @@ at::Tensor Trainer::forward(BatchKey const& key) {
     return loss_of(model_->forward(here), wanted);
 }
 
+GradientErrors Trainer::measure_gradients(std::int64_t step) {
+    std::vector<Gradient> const measured = gradients_of(step);
+    budget_.exact(true);
+    std::vector<Gradient> const exact = gradients_of(step);
+    budget_.exact(false);
+    return gradient_errors(measured, exact);
+}
+
+// The gradients that the model has afterwards are none again.
+std::vector<Gradient> Trainer::gradients_of(std::int64_t step) {
+    for (std::int64_t micro_batch = 0; micro_batch < options_.accumulate; ++micro_batch) {
+        (void)forward_and_backward(step, micro_batch);
+    }
+    enter(Phase::update, step);
+    std::vector<Gradient> gradients;
+    for (auto const& parameter : model_->named_parameters()) {
+        Gradient& gradient = gradients.emplace_back();
+        gradient.name = parameter.key();
+        if (parameter.value().grad().defined()) {
+            at::Tensor const here = parameter.value().grad().cpu().contiguous();
+            auto const* const first = here.const_data_ptr<float>();
+            gradient.values.assign(first, first + here.numel());
+        }
+    }
+    optimizer_->zero_grad(/*set_to_none=*/true);
+    return gradients;
+}
+
 void Trainer::update(std::int64_t step) {
     if (options_.clip > 0) {
         clip_gradients(*model_, options_.clip);

@@ -7,6 +7,7 @@
 #include "spillway/train.h"
 #include "train/budget.h"
 #include "train/data.h"
+#include "train/gradient_error.h"
 #include "train/model.h"
 #include "train/model_shape.h"
 
@@ -14,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace spillway::train {
 
@@ -42,6 +44,10 @@ class Trainer {
     /// now, with no dropout.
     float validate();
 
+    /// What codecs do to the gradients of step `step`, of which nothing else comes: it is run as it
+    /// always is, and once more without loss.
+    [[nodiscard]] GradientErrors measure_gradients(std::int64_t step);
+
     /// Which part of the step runs, for messages: as the budget was told.
     [[nodiscard]] Phase phase() const { return phase_; }
 
@@ -52,6 +58,7 @@ class Trainer {
     [[nodiscard]] torch::optim::AdamW& optimizer() { return *optimizer_; }
 
   private:
+    [[nodiscard]] std::vector<Gradient> gradients_of(std::int64_t step);
     float forward_and_backward(std::int64_t step, std::int64_t micro_batch);
     at::Tensor forward(BatchKey const& key);
     void update(std::int64_t step);

@@ -63,6 +63,7 @@ class Flags(InFolder):
             (["--policy", "qpo"], ["--policy qpo: ", "--device-budget"]),
             (["--lossy"], ["--lossy", "--device-budget"]),
             (["--codec", "affine4"], ["--codec affine4: ", "--device-budget"]),
+            (["--measure-gradient-error"], ["--measure-gradient-error", "--lossy"]),
             (["--nvme-rate", "1MB"], ["--nvme-rate 1MB: ", "--nvme PATH"]),
         ):
             self.assert_refused(["train", *TINY, *flags], words)

@@ -10,6 +10,7 @@ import unittest
 
 import spillway
 import torch
+import torch.utils.checkpoint
 
 BUILD = pathlib.Path(os.environ["SPILLWAY_BINARY_DIR"])
 WIDTH = 256
@@ -129,6 +130,28 @@ class Lossy(unittest.TestCase):
         report = session.report()
         self.assertGreater(report["stored_bytes"], 0)
         self.assertEqual(report["codecs"], [])
+
+    def test_what_a_checkpoint_makes_again_keeps_its_bits(self):
+        def gradient(session: spillway.Session | None, net: torch.nn.Module, reentrant: bool) -> torch.Tensor:
+            x = torch.randn(1024, WIDTH, generator=torch.Generator().manual_seed(3), requires_grad=True)
+
+            def forward() -> torch.Tensor:
+                h = x
+                for block in net:
+                    h = torch.utils.checkpoint.checkpoint(block, h, use_reentrant=reentrant)
+                return h.sum()
+            if session is None:
+                forward().backward()
+            else:
+                with session:
+                    forward().backward()
+            return x.grad
+
+        for reentrant in (True, False):
+            net = model()
+            session = self.open(net, policy="qpo", lossy=True)
+            self.assertTrue(torch.equal(gradient(session, net, reentrant), gradient(None, model(), reentrant)))
+            session.close()
 
     def refused(self, words: str, **options) -> None:
         with self.assertRaises(spillway.OptionError) as raised:
