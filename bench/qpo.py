@@ -36,22 +36,20 @@ def main() -> None:
             return train_runs.stop_unless_ok(
                 train_runs.train(side, program.spillway, more, folder, show=options.verbose))
 
-        free = run("calibrate", capped)
-        left = free.report["stored_bytes"] / options.steps
-        rate = int(left / (LINK_OVER_FORWARD * forward_seconds(free)))
+        def plain() -> Run:
+            return train_runs.stop_unless_ok(
+                train_runs.train("plain", program.plain, flags, folder, show=options.verbose))
+
+        left = run("calibrate", capped).report["stored_bytes"] / options.steps
+        rate = int(left / (LINK_OVER_FORWARD * common.median(plain().forward_seconds[1:])))
         limited = [*capped, "--nvme-rate", str(rate)]
         sides = {
-            "plain": lambda: train_runs.stop_unless_ok(
-                train_runs.train("plain", program.plain, flags, folder, show=options.verbose)),
+            "plain": plain,
             "uncompressed": lambda: run("uncompressed", [*limited, "--policy", "online"]),
             "qpo": lambda: run("qpo", [*limited, "--policy", "qpo", "--lossy"]),
         }
         rounds = measure(sides, options.rounds)
     report(options, rounds, rate, left)
-
-
-def forward_seconds(run: Run) -> float:
-    return common.median(run.forward_seconds[1:])
 
 
 def measure(sides: dict, count: int) -> list[dict[str, Run]]:

@@ -248,9 +248,8 @@ void add_codecs(CLI::App& app, TrainOptions& options) {
     group.yes(
         "--measure-gradient-error",
         options.measure_gradient_error,
-        "after the last update, compare the gradients of one more step with those of a lossless "
-        "run "
-        "of it"
+        "after the last update, compare one more step's gradients with those of a lossless run of "
+        "it"
     );
 }
 

@@ -192,8 +192,8 @@ HWY_INLINE void encode_run(
 ) {
     for (int i = first; i < first + count; i += 32) {
         for (int lane = i; lane < i + 16; lane += kLanes) {
-            W one = hn::Undefined(Words());
-            W two = hn::Undefined(Words());
+            W one = hn::Zero(Words());
+            W two = hn::Zero(Words());
             F const value_one = load<kElement>(raw, lane);
             F const value_two = load<kElement>(raw, lane + 16);
             coder.codes(value_one, value_two, lane, one, two);

@@ -34,7 +34,9 @@ bool Backlog::goes_raw(ValueId value) {
     if (at == saves_.end() || at->value != value || !at->as.encoding) {
         return false;
     }
-    at->as.encoding.reset();
+    if (is_lossy(at->as.encoding->codec)) {
+        at->as.encoding.reset();
+    }
     return true;
 }
 

@@ -69,6 +69,9 @@ Result<void> lay_over(CodecTable& table, Item const& item) {
     if (!codec.ok()) {
         return codec.error();
     }
+    if (codec->kind == CodecKind::sign && item.name != name_of(TensorClass::relu_output)) {
+        return unknown(item.text, "'sign' keeps signs alone: it is for relu_output");
+    }
     if (item.name.empty()) {
         for (TensorClass const each : kMayBeLossy) {
             table[at(each)] = *codec;

@@ -30,7 +30,7 @@ using CodecTable = std::array<Codec, kTensorClasses>;
 /// convolutions, norms and activation functions.
 ///
 /// Fails   Errc::bad_argument naming the item: a codec or class that does not exist, `all` or
-///         `index` with a codec that loses something
+///         `index` with a codec that loses something, `sign` for what is no ReLU's result
 [[nodiscard]] Result<CodecTable> with_codecs(CodecTable table, std::string_view text);
 
 /// The first class that may lose something.

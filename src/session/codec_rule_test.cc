@@ -79,6 +79,9 @@ TEST(CodecRule, what_cannot_be_is_named) {
     EXPECT_NE(refusal("all=affine8").find("exact"), std::string::npos);
     EXPECT_NE(refusal("index=affine8").find("exact"), std::string::npos);
     EXPECT_EQ(refusal("index=lossless"), "");
+    EXPECT_NE(refusal("sign").find("relu_output"), std::string::npos);
+    EXPECT_NE(refusal("norm_input=sign").find("relu_output"), std::string::npos);
+    EXPECT_EQ(refusal("relu_output=sign"), "");
 }
 
 TEST(CodecRule, tensors_leave_by_their_class_where_the_codec_takes_their_type) {

@@ -104,7 +104,9 @@ class Loop {
     [[nodiscard]] Turn take_turn() { return Turn(turn_); }
 
     /// True while no value has a copy away: then no `need` has an answer, and none has to be asked.
-    [[nodiscard]] bool all_on_device() const { return all_on_device_.load(); }
+    [[nodiscard]] bool all_on_device() const {
+        return all_on_device_.load() && !any_refused_.load();
+    }
 
     // Queued events.
     /// No saved tensor refers to the value any more. Never waits.
@@ -222,6 +224,7 @@ class Loop {
     Report report_;
 
     std::atomic<bool> all_on_device_ = true;
+    std::atomic<bool> any_refused_ = false;  ///< by a codec, so that a `need` may fail
 
     std::mutex dropped_mutex_;
     std::vector<ValueId> dropped_;

@@ -70,11 +70,15 @@ Saved Loop::save_event(Backlog::Save save, Usage usage) {
 void Loop::goes_raw(ValueId value) {
     {
         std::lock_guard const lock(mutex_);
-        refused_.erase(value);
-        // An encode that is asked for later finds none, and is given up.
-        if (backlog_.goes_raw(value) || encodings_.erase(value) == 0) {
+        if (backlog_.goes_raw(value)) {
             return;
         }
+        auto const encoded = encodings_.find(value);
+        if (encoded == encodings_.end() || !is_lossy(encoded->second.encoding->codec)) {
+            return;
+        }
+        encodings_.erase(encoded);  // an encode that is asked for later finds none, and is given up
+        refused_.erase(value);
     }
     if (!all_on_device()) {
         about_to_write(value);
@@ -158,6 +162,7 @@ void Loop::encode_refused(ValueId value, Error const& error) {
     }
     if (options_.non_finite == NonFinite::refuse && encodings_.contains(value)) {
         refused_.emplace(value, error);
+        any_refused_ = true;
     }
 }
 

@@ -214,6 +214,7 @@ TEST(LoopCodecs, under_refuse_the_step_stops_and_names_tensor_class_and_codec) {
     bad[17] = std::numeric_limits<float>::quiet_NaN();
     ValueId const odd = rig.save_floats(bad, saved_as("affine4")).value();
     Step step(rig, "affine4", 12);
+    EXPECT_FALSE(rig.loop->all_on_device()) << "or nobody would ask";
     Result<void> const refused = rig.loop->need(odd);
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, Errc::unsupported);

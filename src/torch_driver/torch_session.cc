@@ -206,6 +206,9 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
         loop_->current_phase() == Phase::backward) {
         phase(Phase::forward);
     }
+    // Where classes count, no other thread's saver or drop comes between what is filed and what is
+    // told.
+    Loop::Turn const turn = rule_ ? loop_->take_turn() : Loop::Turn();
     Registry::Fresh fresh;
     Registry::Filed const filed = registry_.file(hook, tensor, fresh);
     if (filed == Registry::Filed::passed) {

@@ -15,13 +15,13 @@
 
 namespace spillway::train {
 
-/// Filled as the run goes, so that a failed one tells what it knows.
 /// The loss on held-out text after so many updates.
 struct Validation {
     std::int64_t step = 0;
     float loss = 0;
 };
 
+/// Filled as the run goes, so that a failed one tells what it knows.
 struct Results {
     bool ok = false;
     std::string error;            ///< empty: none
