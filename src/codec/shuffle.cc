@@ -59,11 +59,11 @@ std::int64_t shuffle_some(
     auto const lanes = static_cast<std::int64_t>(hn::Lanes(tag));
     std::int64_t const end = count / lanes * lanes;
     for (std::int64_t i = 0; i < end; i += lanes) {
-        B a = hn::Undefined(tag);
-        B b = hn::Undefined(tag);
+        B a = hn::Zero(tag);
+        B b = hn::Zero(tag);
         if (element == Element::f32) {
-            B c = hn::Undefined(tag);
-            B d = hn::Undefined(tag);
+            B c = hn::Zero(tag);
+            B d = hn::Zero(tag);
             hn::LoadInterleaved4(tag, raw + 4 * i, a, b, c, d);
             hn::StoreU(c, tag, planes + 2 * count + i);
             hn::StoreU(d, tag, planes + 3 * count + i);
