@@ -8,8 +8,12 @@
 #   spillway_add_kernels(target a.cu)     adds the objects of these files to `target`; no product is
 #                                         fused with a sum: bits are those of the host
 
-# The GPUs that get code; newer ones compile the PTX of the last at their first launch.
+# The GPUs that get code; newer ones compile the PTX of the last at their first launch. Under a
+# sanitizer, where no kernel is launched, one of them is enough.
 set(SPILLWAY_CUDA_ARCHITECTURES 80 86 90)
+if(SPILLWAY_SANITIZE)
+  set(SPILLWAY_CUDA_ARCHITECTURES 90)
+endif()
 
 # Why this nvcc cannot be used, or nothing: another release than the runtime's, or a host compiler
 # that it refuses.
