@@ -210,8 +210,8 @@ void add_budget(CLI::App& app, TrainOptions& options, TrainText& text) {
     group.word(
         "--policy",
         options.policy,
-        "online: what leaves is chosen as it runs; keep_all: nothing leaves; qpo, with --lossy and "
-        "on the CPU: what layers read leaves at once, in 4 or 8 bits",
+        "online: what leaves is chosen as it runs; keep_all: nothing leaves; qpo, with --lossy: "
+        "what layers read leaves at once, in 4 or 8 bits",
         "NAME",
         "online"
     );

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import sources
 
 # Without what is the same under every seed: a disk, refused options, a fork.
-SUITE = "Semantics.*:Faults.*:Streams.*:Staged.*:LateBackward.*-*_on_the_disk_*"
+SUITE = "Semantics.*:Faults.*:Streams.*:Staged.*:LateBackward.*:Coded.*-*_on_the_disk_*"
 # Whole models, and devices that fail: half of the time for a seed, so these run under every tenth.
 SELDOM_SUITE = ("Devices.*:FailedDevices.*:late/Models.*"
                 "-*_is_not_there_*:*_beyond_the_machine_*:*_forked_*")

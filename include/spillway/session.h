@@ -40,7 +40,7 @@ struct SessionOptions {
     std::string nvme = {};               ///< a folder; empty: no NVMe tier
     std::int64_t nvme_budget_bytes = 0;  ///< 0 with a folder: nine tenths of its free space
     bool nvme_allow_tmpfs = false;
-    std::string policy = "online";      ///< "online", "keep_all" or, on the CPU, "qpo"
+    std::string policy = "online";      ///< "online", "keep_all" or, with lossy, "qpo"
     std::int64_t min_value_bytes = -1;  ///< smaller saved tensors stay; -1: 64 KiB
     bool cap_from_open = true;   ///< false, on the CPU: only while a Recording or its graph lives
     bool whole_process = false;  ///< count every thread's allocations, not the opener's only

@@ -118,7 +118,7 @@ class Session:
     host_budget: of host memory that saved tensors may wait in; None: 0 on the CPU, half of what is free on a GPU.
     nvme, nvme_budget: a folder on a disk that they may wait in, and how much of it; None: nine tenths of what is free.
     optimizer: one or several, whose state counts in the budget.
-    policy: "online" (what leaves is chosen as it runs), "keep_all" (nothing leaves) or, on the CPU and with lossy,
+    policy: "online" (what leaves is chosen as it runs), "keep_all" (nothing leaves) or, with lossy,
         "qpo" (what layers read leaves at once, in 4 or 8 bits).
     lossy: without it nothing ever loses a bit, and what would is refused.
     codec: in place of the policy's own: "affine4" for what may lose something unnamed (inputs of linear layers,

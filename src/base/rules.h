@@ -13,42 +13,61 @@
 namespace spillway {
 
 enum class Rule : std::uint8_t {
-    store_waits_for_its_producer,      ///< copy-out waits for the stream that made the bytes
-    store_waits_for_every_user,        ///< and for the other streams that saved them
-    store_keeps_its_source,            ///< the tensor lives until a stream waits for the copy
-    drop_waits_for_the_store,          ///< the block's stream waits before the block is freed
-    drop_waits_for_every_user,         ///< and for the other streams that saved it
-    load_waits_for_its_target,         ///< copy-in waits for the stream whose block it fills
-    load_waits_for_its_store,          ///< copy-in waits for the copy-out of the same bytes
-    need_waits_for_the_load,           ///< what backward reads is there: its streams wait
-    asking_stream_waits_too,           ///< also where it is not the one of the target
-    every_asking_stream_waits,         ///< and so does every later one, while the copy runs
-    write_waits_for_the_store,         ///< a value is written after the copy-out that reads it
-    release_waits_for_the_load,        ///< a target given up is freed after its copy-in
-    target_belongs_to_its_stream,      ///< a target is allocated on the stream that will use it
-    free_waits_for_every_user,         ///< a value handed to other streams is freed after them
-    room_outlives_the_store,           ///< a block's room is released after its copy-out
-    room_outlives_the_load,            ///< and after its copy-in
-    staging_is_read_after_the_copy,    ///< a tier reads staging when the copy-out has passed
-    staging_outlives_the_store,        ///< staging is used again when the tier has read it
-    staging_is_copied_after_the_load,  ///< copy-in reads staging when the tier has filled it
-    staging_outlives_the_copy,         ///< staging is used again when the copy-in has passed
-    staged_drop_waits_for_the_tier,    ///< a block is freed when its bytes are safe on the tier
-    closing_waits_for_copies,          ///< memory goes when no copy uses it any more
+    store_waits_for_its_producer,       ///< copy-out waits for the stream that made the bytes
+    store_waits_for_every_user,         ///< and for the other streams that saved them
+    store_keeps_its_source,             ///< the tensor lives until a stream waits for the copy
+    drop_waits_for_the_store,           ///< the block's stream waits before the block is freed
+    drop_waits_for_every_user,          ///< and for the other streams that saved it
+    load_waits_for_its_target,          ///< copy-in waits for the stream whose block it fills
+    load_waits_for_its_store,           ///< copy-in waits for the copy-out of the same bytes
+    need_waits_for_the_load,            ///< what backward reads is there: its streams wait
+    asking_stream_waits_too,            ///< also where it is not the one of the target
+    every_asking_stream_waits,          ///< and so does every later one, while the copy runs
+    write_waits_for_the_store,          ///< a value is written after the copy-out that reads it
+    release_waits_for_the_load,         ///< a target given up is freed after its copy-in
+    target_belongs_to_its_stream,       ///< a target is allocated on the stream that will use it
+    free_waits_for_every_user,          ///< a value handed to other streams is freed after them
+    room_outlives_the_store,            ///< a block's room is released after its copy-out
+    room_outlives_the_load,             ///< and after its copy-in
+    staging_is_read_after_the_copy,     ///< a tier reads staging when the copy-out has passed
+    staging_outlives_the_store,         ///< staging is used again when the tier has read it
+    staging_is_copied_after_the_load,   ///< copy-in reads staging when the tier has filled it
+    staging_outlives_the_copy,          ///< staging is used again when the copy-in has passed
+    staged_drop_waits_for_the_tier,     ///< a block is freed when its bytes are safe on the tier
+    coded_copy_waits_for_its_encode,    ///< copy-out of coded bytes waits for the encode
+    coded_bytes_are_sealed_when_there,  ///< the host sums coded bytes when the copy-out has passed
+    decode_waits_for_its_copy,          ///< a decode waits for the copy-in of its coded bytes
+    coded_room_outlives_the_decode,     ///< coded staging is used again when the decode has passed
+    closing_waits_for_copies,           ///< memory goes when no copy uses it any more
 };
 
-inline constexpr std::array<std::string_view, 22> kRuleNames{
-    "store_waits_for_its_producer",     "store_waits_for_every_user",
-    "store_keeps_its_source",           "drop_waits_for_the_store",
-    "drop_waits_for_every_user",        "load_waits_for_its_target",
-    "load_waits_for_its_store",         "need_waits_for_the_load",
-    "asking_stream_waits_too",          "every_asking_stream_waits",
-    "write_waits_for_the_store",        "release_waits_for_the_load",
-    "target_belongs_to_its_stream",     "free_waits_for_every_user",
-    "room_outlives_the_store",          "room_outlives_the_load",
-    "staging_is_read_after_the_copy",   "staging_outlives_the_store",
-    "staging_is_copied_after_the_load", "staging_outlives_the_copy",
-    "staged_drop_waits_for_the_tier",   "closing_waits_for_copies",
+inline constexpr std::array<std::string_view, 26> kRuleNames{
+    "store_waits_for_its_producer",
+    "store_waits_for_every_user",
+    "store_keeps_its_source",
+    "drop_waits_for_the_store",
+    "drop_waits_for_every_user",
+    "load_waits_for_its_target",
+    "load_waits_for_its_store",
+    "need_waits_for_the_load",
+    "asking_stream_waits_too",
+    "every_asking_stream_waits",
+    "write_waits_for_the_store",
+    "release_waits_for_the_load",
+    "target_belongs_to_its_stream",
+    "free_waits_for_every_user",
+    "room_outlives_the_store",
+    "room_outlives_the_load",
+    "staging_is_read_after_the_copy",
+    "staging_outlives_the_store",
+    "staging_is_copied_after_the_load",
+    "staging_outlives_the_copy",
+    "staged_drop_waits_for_the_tier",
+    "coded_copy_waits_for_its_encode",
+    "coded_bytes_are_sealed_when_there",
+    "decode_waits_for_its_copy",
+    "coded_room_outlives_the_decode",
+    "closing_waits_for_copies",
 };
 
 #ifdef SPILLWAY_MUTANTS

@@ -89,13 +89,14 @@ void write_header(Encoding const& encoding, BlockHeader const& header, std::span
     std::memcpy(coded.data(), &image, sizeof image);
 }
 
+std::string subject_of(Encoding const& encoding) {
+    return fmt::format(
+        "{} of {} {}", to_text(encoding.codec), encoding.count, name_of(encoding.element)
+    );
+}
+
 Error corrupt_block(Encoding const& encoding, std::string_view what) {
-    return {
-        Errc::corrupt,
-        std::string(what),
-        fmt::format(
-            "{} of {} {}", to_text(encoding.codec), encoding.count, name_of(encoding.element)
-        )};
+    return {Errc::corrupt, std::string(what), subject_of(encoding)};
 }
 
 Result<BlockHeader> read_header(Encoding const& encoding, std::span<std::byte const> coded) {
@@ -127,7 +128,16 @@ Result<BlockHeader> read_header(Encoding const& encoding, std::span<std::byte co
     return header;
 }
 
-void seal_block(Encoding const& encoding, std::span<std::byte> coded) {
+Result<void> seal_block(Encoding const& encoding, std::span<std::byte> coded) {
+    std::uint64_t refused = 0;
+    std::memcpy(&refused, coded.data(), sizeof refused);
+    if (refused != kNoneRefused) {
+        bool const is_mask = encoding.codec.kind == CodecKind::mask;
+        return Error{
+            Errc::unsupported,
+            fmt::format("element {} is {}", refused, is_mask ? "a third value" : "NaN or infinite"),
+            subject_of(encoding)};
+    }
     Layout const layout = layout_of(encoding);
     BlockHeader header{.codes_bytes = layout.codes_bytes};
     header.ends_sum = sum_of(coded.subspan(
@@ -138,6 +148,7 @@ void seal_block(Encoding const& encoding, std::span<std::byte> coded) {
         static_cast<std::size_t>(layout.codes_bytes)
     ));
     write_header(encoding, header, coded);
+    return {};
 }
 
 Result<void> check_block(Encoding const& encoding, std::span<std::byte const> coded) {

@@ -38,13 +38,17 @@ void write_header(Encoding const& encoding, BlockHeader const& header, std::span
 
 /// Writes the header of what lies behind it.
 ///
-/// Order   `coded` is `encoded_bytes` long, and another device has written it to the end
-void seal_block(Encoding const& encoding, std::span<std::byte> coded);
+/// Order   `coded` is `encoded_bytes` long, and another device has written it to the end, with
+///         what it refused in the header's place (layout.h)
+/// Fails   Errc::unsupported: it refused an element, which is named
+[[nodiscard]] Result<void> seal_block(Encoding const& encoding, std::span<std::byte> coded);
 
 /// Fails   Errc::corrupt: a byte is not what it was when the block was sealed
 [[nodiscard]] Result<void> check_block(Encoding const& encoding, std::span<std::byte const> coded);
 
-/// "affine4 of 1000 f32: what", as errors say it.
+/// "affine4 of 1000 f32", as errors say it.
+[[nodiscard]] std::string subject_of(Encoding const& encoding);
+/// "affine4 of 1000 f32: what".
 [[nodiscard]] Error corrupt_block(Encoding const& encoding, std::string_view what);
 
 }  // namespace spillway

@@ -23,11 +23,26 @@ TEST(BlockTest, a_sealed_block_is_the_one_that_encode_wrote) {
                 Buffer sealed = expected;
                 std::fill_n(sealed.begin(), kHeaderBytes, std::byte{0xa5});
                 EXPECT_FALSE(check_block(one, sealed).ok()) << words_of(one);
-                seal_block(one, sealed);
+                mark_coded(sealed);
+                ASSERT_TRUE(seal_block(one, sealed).ok());
                 EXPECT_EQ(sealed, expected) << words_of(one);
                 EXPECT_TRUE(check_block(one, sealed).ok()) << words_of(one);
             }
         }
+    }
+}
+
+TEST(BlockTest, what_a_device_refused_is_not_sealed) {
+    for (auto const& [codec, words] :
+         {std::pair{"affine4", "element 70 is NaN or infinite"},
+          std::pair{"mask", "element 70 is a third value"}}) {
+        Encoding const one{*parse_codec(codec), Element::bf16, 1100};
+        Buffer coded = coded_by(encode_reference, one, input_for(one, Shape::normal));
+        mark_coded(coded, 70);
+        Result<void> const sealed = seal_block(one, coded);
+        ASSERT_FALSE(sealed.ok()) << codec;
+        EXPECT_EQ(sealed.error().code, Errc::unsupported);
+        EXPECT_EQ(sealed.error().what, words);
     }
 }
 

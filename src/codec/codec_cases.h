@@ -6,6 +6,7 @@
 
 #include "codec/arithmetic.h"
 #include "codec/codec.h"
+#include "codec/layout.h"
 
 #include <algorithm>
 #include <array>
@@ -173,6 +174,11 @@ inline Buffer coded_by(
     Result<std::int64_t> const size = form(encoding, raw, coded, seed);
     coded.resize(size.ok() ? static_cast<std::size_t>(*size) : 0);
     return coded;
+}
+
+/// What a device leaves in the header's place: that it coded every element, or `refused`.
+inline void mark_coded(std::span<std::byte> coded, std::uint64_t refused = kNoneRefused) {
+    std::memcpy(coded.data(), &refused, sizeof refused);
 }
 
 inline Buffer decoded_by(decltype(decode) form, Encoding const& encoding, Buffer const& coded) {

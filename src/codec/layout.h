@@ -10,6 +10,9 @@
 namespace spillway {
 
 inline constexpr std::int64_t kHeaderBytes = 64;
+/// What a device leaves in the first 8 bytes of a header that is not written yet, where it coded
+/// every element.
+inline constexpr std::uint64_t kNoneRefused = ~std::uint64_t{0};
 /// The most raw bytes that `lossless` compresses at a time.
 inline constexpr std::int64_t kPieceBytes = 131072;
 

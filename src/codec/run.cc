@@ -43,9 +43,7 @@ Error bad_element(Encoding const& encoding, std::span<std::byte const> raw, std:
         encoding.codec.kind == CodecKind::mask
             ? fmt::format("element {} is a third value; a mask has 0 and one other", index)
             : fmt::format("element {} is {}", index, number ? "no number" : "NaN or infinite"),
-        fmt::format(
-            "{} of {} {}", to_text(encoding.codec), encoding.count, name_of(encoding.element)
-        )};
+        subject_of(encoding)};
 }
 
 /// The bits of the first element that is not 0; 0: all are.

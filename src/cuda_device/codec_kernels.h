@@ -10,14 +10,12 @@
 
 #include "base/result.h"
 #include "codec/codec.h"
+#include "codec/layout.h"
 
 #include <cstddef>
 #include <cstdint>
 
 namespace spillway {
-
-/// What `refused` holds where every element was coded.
-inline constexpr std::uint64_t kNoneRefused = ~std::uint64_t{0};
 
 /// Device memory of one coded block. `raw` is aligned to its elements; where it is to 16 bytes too
 /// the kernels run at the memory's rate, else slower. `coded` is aligned to 16 bytes.
@@ -27,7 +25,8 @@ struct DeviceBlock {
 };
 
 /// Encodes. The device word at `refused` becomes the first element that is NaN or infinite (`mask`:
-/// some element that is a third value), or kNoneRefused; `coded` holds nothing where one is.
+/// some element that is a third value), or kNoneRefused; `coded` holds nothing where one is. That
+/// word may lie in the header's place, where seal_block looks for it.
 ///
 /// Order   enqueued on `stream` (a cudaStream_t), which must pass before the memory dies and before
 ///         `refused` is read; nothing is allocated, nothing waits

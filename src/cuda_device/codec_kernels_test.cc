@@ -107,7 +107,8 @@ void expect_the_same(Encoding const& encoding, Shape shape, int shift) {
     Buffer const expected = coded_by(encode_reference, encoding, raw);
     Coded coded = encode_there(encoding, raw, shift);
     EXPECT_EQ(coded.refused, kNoneRefused) << words_of(encoding, shape);
-    seal_block(encoding, coded.block);
+    mark_coded(coded.block);
+    ASSERT_TRUE(seal_block(encoding, coded.block).ok());
     ASSERT_EQ(coded.block, expected) << words_of(encoding, shape) << ", shift " << shift;
     ASSERT_EQ(
         decoded_there(encoding, expected, shift), decoded_by(decode_reference, encoding, expected)

@@ -42,6 +42,9 @@ void Mover::Impl::stop_codec_threads() {
 
 void Mover::Impl::run_codec() {
     enter_io_thread("spillway-codec");
+    if (!device_->is_host()) {
+        device_->enter_thread();
+    }
     auto& [encodes, decodes] = to_code_;
     Lock lock(guard_);
     while (true) {
@@ -63,7 +66,8 @@ void Mover::Impl::set_code(BlockId block, BlockCode const& code) {
     auto const room = rooms_.find(block);
     SPILLWAY_ASSERT(room != rooms_.end(), "a block is reserved before it is used");
     SPILLWAY_ASSERT(!room->second.coded, "a block is encoded once");
-    SPILLWAY_ASSERT(device_->is_host(), "the host encodes what it reaches");
+    bool const is_taken = device_->is_host() || device_->codes(code.encoding.codec);
+    SPILLWAY_ASSERT(is_taken, "a device takes the codec that it is asked for");
     bool const fits = room->second.bytes.size_bytes() <= most_coded_bytes();
     SPILLWAY_ASSERT(fits, "a coded block fits half of its staging");
     room->second.coded = Coded{code};
@@ -76,8 +80,12 @@ bool Mover::Impl::take_coded_staging(Move& move) {
         return true;
     }
     Room& room = rooms_.at(move.block);
-    std::int64_t const size_bytes = is_load ? room.coded->size_bytes : room.bytes.size_bytes();
+    std::int64_t size_bytes = is_load ? room.coded->size_bytes : room.bytes.size_bytes();
     SPILLWAY_ASSERT(size_bytes > 0, "a coded block is loaded after it was encoded");
+    if (move.route == Route::coded) {
+        Encoding const& encoding = room.coded->code.encoding;
+        size_bytes += Windows(encoding, kSampledWindows).elements() * size_of(encoding.element);
+    }
     std::span<std::byte>& beside = is_load ? move.beside : room.coded->beside;
     beside = coded_staging_.take(move.way, size_bytes);
     return !beside.empty();
@@ -150,13 +158,22 @@ void Mover::Impl::start_coding(Move& move, Lock& lock) {
 /// Called with the lock held, which is let go of for the work itself.
 void Mover::Impl::do_coding(CommandId fence, Lock& lock) {
     Move& move = *lanes_.find(fence);  // stays put while it lives, as its room does
-    Result<void> const outcome =
-        move.work == SideWork::encode ? encode_now(move, lock) : decode_now(move, lock);
-    if (outcome.ok()) {
-        end(fence, {}, std::nullopt);
-    } else {
+    Result<void> const outcome = code(move, lock);
+    if (!outcome.ok()) {
         fail(fence, outcome.error());
+    } else if (move.route == Route::coded && !move.is_store()) {
+        enqueue_decode(move);
+    } else {
+        end(fence, {}, std::nullopt);
     }
+}
+
+/// The host's part of it.
+Result<void> Mover::Impl::code(Move& move, Lock& lock) {
+    if (move.route == Route::coded) {
+        return move.is_store() ? seal_now(move, lock) : check_now(move, lock);
+    }
+    return move.is_store() ? encode_now(move, lock) : decode_now(move, lock);
 }
 
 Result<void> Mover::Impl::encode_now(Move& move, Lock& lock) {
@@ -172,29 +189,47 @@ Result<void> Mover::Impl::encode_now(Move& move, Lock& lock) {
     Interval const time{start_ns, steady_now_ns()};
     SquareSums const sums = size.ok() ? sample_error(code.encoding, raw, code.seed) : SquareSums{};
     lock.lock();
-    CodingCounters& counters = tally_.of(code);
     if (!size.ok()) {
-        ++counters.went_raw;
+        ++tally_.of(code).went_raw;
         return size.error();
     }
     move.on_codec = options_.measure ? time : Interval{};
     coded.size_bytes = *size;
-    ++counters.values;
-    counters.elements += code.encoding.count;
-    counters.raw_bytes += std::ssize(raw);
-    counters.encoded_bytes += *size;
-    counters.encode_ns += time.end_ns - time.start_ns;
-    counters.sums.of_errors += sums.of_errors;
-    counters.sums.of_values += sums.of_values;
+    tally_.of(code).encode_ns += time.end_ns - time.start_ns;
+    count_encoded(code, *size, sums);
     return {};
 }
 
-Result<void> Mover::Impl::decode_now(Move& move, Lock& lock) {
+void Mover::Impl::count_encoded(
+    BlockCode const& code, std::int64_t size_bytes, SquareSums const& sums
+) {
+    CodingCounters& counters = tally_.of(code);
+    ++counters.values;
+    counters.elements += code.encoding.count;
+    counters.raw_bytes += code.encoding.raw_bytes();
+    counters.encoded_bytes += size_bytes;
+    counters.sums.of_errors += sums.of_errors;
+    counters.sums.of_values += sums.of_values;
+}
+
+/// What the load of a decode brought.
+std::span<std::byte> Mover::Impl::brought_for(Move const& move) const {
     auto const load = std::find_if(move.after.begin(), move.after.end(), [this](CommandId fence) {
         return brought_.contains(fence);
     });
     SPILLWAY_ASSERT(load != move.after.end(), "a decode names the load of its coded block");
-    std::span<std::byte const> const from = brought_.at(*load).beside;
+    return brought_.at(*load).beside;
+}
+
+Error Mover::Impl::undecodable(Move const& move, Error const& error) const {
+    return {
+        error.code,
+        "what was stored cannot be decoded: " + error.message(),
+        std::string(tier(move.pool)->name())};
+}
+
+Result<void> Mover::Impl::decode_now(Move& move, Lock& lock) {
+    std::span<std::byte const> const from = brought_for(move);
     BlockCode const code = rooms_.at(move.block).coded->code;
     auto const raw_bytes = static_cast<std::size_t>(code.encoding.raw_bytes());
     SPILLWAY_ASSERT(raw_bytes <= move.device.bytes.size(), "a value comes back to its own size");
@@ -205,11 +240,7 @@ Result<void> Mover::Impl::decode_now(Move& move, Lock& lock) {
     Interval const time{start_ns, steady_now_ns()};
     lock.lock();
     if (!decoded.ok()) {
-        Error const& error = decoded.error();
-        return Error{
-            error.code,
-            "what was stored cannot be decoded: " + error.message(),
-            tier(move.pool)->name()};
+        return undecodable(move, decoded.error());
     }
     move.on_codec = options_.measure ? time : Interval{};
     CodingCounters& counters = tally_.of(code);

@@ -15,14 +15,11 @@ namespace {
 /// What coded staging is cut into: a page, as direct I/O wants it.
 constexpr std::int64_t kUnitBytes = 4096;
 
-/// Elements that are looked at together: the largest group, so that a nearest codec gives what it
-/// gave the whole tensor.
-constexpr std::int64_t kWindowElements = 1024;
 /// One element of so many is looked at.
 constexpr std::int64_t kSampledShare = 16;
 constexpr std::int64_t kMostWindows = 64;
 /// More than any codec makes of a window: of 8 bits with two floats for each 32 elements.
-constexpr std::size_t kMostCodedBytes = 4 * kWindowElements;
+constexpr std::size_t kMostCodedBytes = 4 * Windows::kElements;
 
 template <typename Word>
 Word word_at(std::byte const* at) {
@@ -62,7 +59,7 @@ void look_at(
     Encoding const& window, std::span<std::byte const> raw, std::uint64_t seed, SquareSums& sums
 ) {
     std::array<std::byte, kMostCodedBytes> coded;
-    std::array<std::byte, kWindowElements * sizeof(float)> back;
+    std::array<std::byte, Windows::kElements * sizeof(float)> back;
     std::span const decoded = std::span(back).first(raw.size());
     Result<std::int64_t> const size = encode(window, raw, coded, seed);
     if (!size.ok() ||
@@ -79,22 +76,58 @@ void look_at(
 
 }  // namespace
 
+// Windows are as long as the largest group, so that a nearest codec gives what it gave the whole
+// tensor.
+Windows::Windows(Encoding const& encoding, std::int64_t most)
+    : elements_(encoding.count),
+      windows_((encoding.count + kElements - 1) / kElements),
+      size_(std::min(std::clamp<std::int64_t>(windows_ / kSampledShare, 1, most), windows_)) {
+    if (!is_lossy(encoding.codec) || encoding.codec.kind == CodecKind::sign) {
+        size_ = 0;
+    }
+}
+
+std::int64_t Windows::elements() const {
+    std::int64_t elements = 0;
+    for (std::int64_t i = 0; i < size_; ++i) {
+        elements += (*this)[i].count;
+    }
+    return elements;
+}
+
+Window Windows::operator[](std::int64_t i) const {
+    std::int64_t const first = i * windows_ / size_ * kElements;
+    return {first, std::min(kElements, elements_ - first)};
+}
+
 SquareSums sample_error(
     Encoding const& encoding, std::span<std::byte const> raw, std::uint64_t seed
 ) {
+    Windows const windows(encoding, kMostWindows);
     SquareSums sums;
-    if (!is_lossy(encoding.codec) || encoding.codec.kind == CodecKind::sign) {
-        return sums;
-    }
-    std::int64_t const windows = (encoding.count + kWindowElements - 1) / kWindowElements;
-    std::int64_t const looks = std::clamp<std::int64_t>(windows / kSampledShare, 1, kMostWindows);
-    for (std::int64_t i = 0; i < std::min(looks, windows); ++i) {
-        std::int64_t const first = i * windows / looks * kWindowElements;
+    for (std::int64_t i = 0; i < windows.size(); ++i) {
         Encoding window = encoding;
-        window.count = std::min(kWindowElements, encoding.count - first);
-        auto const at = static_cast<std::size_t>(first * size_of(encoding.element));
+        window.count = windows[i].count;
+        auto const at = static_cast<std::size_t>(windows[i].first * size_of(encoding.element));
         auto const size = static_cast<std::size_t>(window.raw_bytes());
         look_at(window, raw.subspan(at, size), seed + static_cast<std::uint64_t>(i), sums);
+    }
+    return sums;
+}
+
+SquareSums sample_error(
+    Encoding const& encoding,
+    Windows const& windows,
+    std::span<std::byte const> samples,
+    std::uint64_t seed
+) {
+    SquareSums sums;
+    for (std::int64_t i = 0; i < windows.size(); ++i) {
+        Encoding window = encoding;
+        window.count = windows[i].count;
+        auto const size = static_cast<std::size_t>(window.raw_bytes());
+        look_at(window, samples.first(size), seed + static_cast<std::uint64_t>(i), sums);
+        samples = samples.subspan(size);
     }
     return sums;
 }
@@ -109,8 +142,9 @@ CodingCounters& CodingTally::of(BlockCode const& code) {
     return rows_.emplace_back(CodingCounters{.label = code.label, .codec = code.encoding.codec});
 }
 
-CodedStaging::CodedStaging(HostMemory const& memory)
+CodedStaging::CodedStaging(HostMemory const& memory, void* on_device)
     : bytes_(memory.bytes()),
+      on_device_(static_cast<std::byte*>(on_device)),
       halves_{
           ExtentPool(std::ssize(bytes_) / 2 / kUnitBytes * kUnitBytes, kUnitBytes),
           ExtentPool(std::ssize(bytes_) / 2 / kUnitBytes * kUnitBytes, kUnitBytes)} {}
@@ -137,6 +171,10 @@ void CodedStaging::give_back(Direction way, std::span<std::byte> room) {
             room.data() - half(way).data(), std::ssize(room)
         );
     }
+}
+
+std::byte* CodedStaging::on_device(std::span<std::byte> room) const {
+    return on_device_ + (room.data() - bytes_.data());
 }
 
 std::int64_t CodedStaging::used_bytes() const {

@@ -32,12 +32,45 @@ struct SquareSums {
     double of_values = 0;
 };
 
-/// Encodes and decodes some of `raw` once more, at most about a sixteenth of it, in whole groups
-/// spread over it, and compares. Zeros where nothing is lost of what its reader needs: exact
-/// codecs, and `sign`. Allocates nothing.
+/// Elements that follow each other: whole groups, or the last ones.
+struct Window {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+};
+
+/// Where errors are looked for: at most about a sixteenth of a tensor and `most` windows, spread
+/// over it. None where nothing is lost of what its reader needs: exact codecs, and `sign`.
+class Windows {
+  public:
+    static constexpr std::int64_t kElements = 1024;  ///< of a window, at most
+
+    Windows(Encoding const& encoding, std::int64_t most);
+    [[nodiscard]] std::int64_t size() const { return size_; }
+    [[nodiscard]] Window operator[](std::int64_t i) const;
+    /// Elements in all.
+    [[nodiscard]] std::int64_t elements() const;
+
+  private:
+    std::int64_t elements_;
+    std::int64_t windows_;  ///< that the tensor has
+    std::int64_t size_;
+};
+
+/// Encodes and decodes some of `raw` once more and compares. Allocates nothing.
 [[nodiscard]] SquareSums sample_error(
     Encoding const& encoding, std::span<std::byte const> raw, std::uint64_t seed
 );
+/// The same for windows whose elements lie in `samples`, one window after the other.
+[[nodiscard]] SquareSums sample_error(
+    Encoding const& encoding,
+    Windows const& windows,
+    std::span<std::byte const> samples,
+    std::uint64_t seed
+);
+
+/// Windows of a block that a device encodes: they come along behind it.
+inline constexpr std::int64_t kSampledWindows = 4;
+inline constexpr std::int64_t kMostSampledBytes = kSampledWindows * Windows::kElements * 4;
 
 /// What coding did to the blocks of one label with one codec.
 struct CodingCounters {
@@ -66,12 +99,14 @@ class CodingTally {
 };
 
 /// Memory for coded bytes, in halves: for blocks that leave and for those that return, so that
-/// neither way ever waits for the other.
+/// neither way ever waits for the other. A device that codes itself has as much of its own, where
+/// each room has the same place.
 ///
 /// Thread  not thread-safe: the mover's lock guards it
 class CodedStaging {
   public:
-    explicit CodedStaging(HostMemory const& memory);
+    /// `on_device`: as many bytes there, or null.
+    CodedStaging(HostMemory const& memory, void* on_device);
 
     /// Room for a block on its way; empty: there is none now.
     [[nodiscard]] std::span<std::byte> take(Direction way, std::int64_t size_bytes);
@@ -80,6 +115,9 @@ class CodedStaging {
 
     /// The longest block that ever fits.
     [[nodiscard]] std::int64_t most_bytes() const { return halves_[0].capacity_bytes(); }
+    /// The same room in the device's memory.
+    [[nodiscard]] std::byte* on_device(std::span<std::byte> room) const;
+    [[nodiscard]] std::byte* device_memory() const { return on_device_; }
     /// Taken now, both ways.
     [[nodiscard]] std::int64_t used_bytes() const;
 
@@ -87,6 +125,7 @@ class CodedStaging {
     [[nodiscard]] std::span<std::byte> half(Direction way) const;
 
     std::span<std::byte> const bytes_;
+    std::byte* const on_device_;
     std::array<ExtentPool, 2> halves_;  ///< by Direction
 };
 

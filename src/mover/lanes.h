@@ -29,6 +29,7 @@ enum class Route : std::uint8_t {
     in_place,  ///< the tier reads and writes the device's memory itself
     copied,    ///< one copy on a stream, between the device and the tier's memory
     staged,    ///< a copy on a stream and then the tier, or the other way, with staging between
+    coded,     ///< an encode, and a copy on a stream to coded staging; or the other way
 };
 
 /// A store or load, or an encode or decode, that has been given and has not ended.
@@ -48,7 +49,10 @@ struct Move {
     std::span<std::byte> beside{};  ///< the other side of its copy: the tier's, or staging; of a
                                     ///< coded block's load what the tier fills
     StreamEventRef begun{};         ///< around its copy, once that is enqueued
+    StreamEventRef coded{};         ///< Route::coded: between the copy and its encode or decode
     StreamEventRef copied{};
+    /// What the device said to a part of it; it fails when what was enqueued has passed.
+    std::optional<Error> refusal{};
     Interval on_tier{};  ///< as Completion's
     Interval on_stream{};
     Interval on_codec{};
@@ -60,7 +64,7 @@ struct Move {
     [[nodiscard]] std::string_view name() const;
     /// Its bytes are where they go for all that waits for its event.
     [[nodiscard]] bool is_on_a_stream() const {
-        return copied != nullptr && (route == Route::copied || !is_store());
+        return copied != nullptr && !refusal && (route == Route::copied || !is_store());
     }
 };
 

@@ -58,7 +58,8 @@ struct MoverOptions {
     /// longer cannot go there.
     HostMemory staging = {};
     /// Memory for coded bytes between codec and tier: half for blocks that leave, half for those
-    /// that return. Empty: nothing can be encoded.
+    /// that return. Empty: nothing can be encoded. Where the host does not reach the device the
+    /// mover takes as much of that.
     HostMemory coded = {};
     /// The share of the cores that encode and decode; 0: whoever starts a command does.
     int codec_threads = 1;
@@ -82,7 +83,10 @@ struct MoverOptions {
 /// encode, or the load of a coded block, starts, and given back when the store or decode after it
 /// has ended; what finds none waits. So that none waits for ever, stores are given in the order of
 /// their encodes, and decodes in the order of their loads: threads that give commands take turns
-/// for such a pair.
+/// for such a pair. A device that the host does not reach encodes on a stream of its own into the
+/// same room of its own memory; a copy brings the bytes here, and they are sealed when it has
+/// passed. So the end of an encode, and of a coded store, is the host's to wait for: only then is
+/// it known that no element was refused. A decode is ordered on streams, as a load.
 ///
 /// Where the host cannot reach the device's memory, a store or load is a copy on the device's
 /// copy-out or copy-in stream. Between streams nothing but events orders: the copy waits there for
@@ -144,7 +148,7 @@ class Mover {
     /// Encodes the first bytes of `from`, as many as the encoding has, for the room of `block`.
     /// From here on the block is a coded one: its store stores the coded bytes, which may be fewer
     /// than the room, and its loads load them, for a decode; both are given no bytes of the device.
-    /// For devices whose memory the host reaches.
+    /// Where the host does not reach the device, with a codec that the device takes.
     ///
     /// Order   once a block, before its store, which names `fence`; `from` as with `store`
     /// Fails   through its completion: Errc::unsupported, what the codec cannot hold. The store

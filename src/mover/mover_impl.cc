@@ -50,7 +50,7 @@ Mover::Impl::Impl(
       device_(std::move(device)),
       host_(std::move(host)),
       nvme_(std::move(nvme)),
-      coded_staging_(options_.coded),
+      coded_staging_(options_.coded, memory_for_coding()),
       staging_(std::ssize(options_.staging.bytes()), kStagingUnitBytes) {
     SPILLWAY_ASSERT(device_ != nullptr, "a mover has a device");
     if (options_.measure && !device_->is_host()) {
@@ -80,6 +80,9 @@ Mover::Impl::~Impl() {
         wait_until(lock, "a session that closes", [this] { return lanes_.under_way() == 0; });
     }
     stop_codec_threads();
+    if (void* const memory = coded_staging_.device_memory()) {
+        device_->free(memory);
+    }
     rooms_.clear();  // before the tiers; and those before what their threads may still touch
     host_.reset();
     nvme_.reset();
@@ -143,7 +146,7 @@ void Mover::Impl::give(Move move) {
     bool const has_bytes = (move.is_coded && move.is_transfer()) || !move.device.bytes.empty();
     SPILLWAY_ASSERT(has_bytes, "a block has at least one byte");
     move.pool = room->second.pool;
-    move.route = route_of(room->second);
+    move.route = route_of(move, room->second);
     ++room->second.moves;
     note_positions(move);
     std::size_t const lane = Lanes::lane_of(lanes_.add(std::move(move)));
@@ -196,6 +199,13 @@ void Mover::Impl::start(Move& move, Lock& lock) {
                     enqueue_copy(move);
                 }
                 call_tier(move.fence, move.beside, lock);
+            }
+            return;
+        case Route::coded:
+            if (move.is_store()) {
+                enqueue_encode(move);
+            } else {
+                start_coding(move, lock);
             }
             return;
     }

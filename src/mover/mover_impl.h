@@ -63,7 +63,7 @@ class Mover::Impl {
     TierCounters counters(Pool pool) const;
     HostMemory const& staging() const { return options_.staging; }
     HostMemory const& coded_staging() const { return options_.coded; }
-    std::int64_t most_coded_bytes() const { return coded_staging_.most_bytes(); }
+    std::int64_t most_coded_bytes() const;
     std::vector<CodingCounters> coding_counters() const {
         std::lock_guard const lock(guard_);
         return tally_.all();
@@ -135,11 +135,25 @@ class Mover::Impl {
     [[nodiscard]] std::span<std::byte> bytes_for_tier(Move const& move) const;
     void start_coding(Move& move, Lock& lock);
     void do_coding(CommandId fence, Lock& lock);
+    [[nodiscard]] Result<void> code(Move& move, Lock& lock);
+    void count_encoded(BlockCode const& code, std::int64_t size_bytes, SquareSums const& sums);
+    [[nodiscard]] Error undecodable(Move const& move, Error const& error) const;
+    [[nodiscard]] std::span<std::byte> brought_for(Move const& move) const;
     [[nodiscard]] Result<void> encode_now(Move& move, Lock& lock);
     [[nodiscard]] Result<void> decode_now(Move& move, Lock& lock);
 
+    // The part of devices that code themselves: stream_coding.cc.
+    [[nodiscard]] void* memory_for_coding();
+    void enqueue_encode(Move& move);
+    [[nodiscard]] Result<void> enqueue_coded_copy_out(Move& move, Encoding const& encoding);
+    [[nodiscard]] Result<void> seal_now(Move& move, Lock& lock);
+    [[nodiscard]] Result<void> check_now(Move& move, Lock& lock);
+    void enqueue_decode(Move& move);
+    void is_on_its_way(Move& move, StreamId stream, Result<void> const& enqueued);
+    void count_coded(Move& move);
+
     // The part of streams: stream_moves.cc.
-    [[nodiscard]] Route route_of(Room const& room);
+    [[nodiscard]] Route route_of(Move const& move, Room const& room);
     void note_positions(Move& move);
     [[nodiscard]] bool take_staging(Move& move);
     void give_staging_back(Move& move);
@@ -147,7 +161,7 @@ class Mover::Impl {
     void advance(Lock& lock);
     void pass_copies(Direction way, Lock& lock);
     void pass_copy(Move& move, Lock& lock);
-    void count(Move const& move);
+    void count(Move& move);
     void pass_stalls();
     [[nodiscard]] std::int64_t time_of(StreamEventRef const& event);
     [[nodiscard]] static bool streams_can_wait_for(Move const& move);

@@ -19,9 +19,12 @@ constexpr std::int64_t kLongestSinceBaseNs = 10'000'000'000;
 
 }  // namespace
 
-Route Mover::Impl::route_of(Room const& room) {
-    if (device_->is_host()) {
+Route Mover::Impl::route_of(Move const& move, Room const& room) {
+    if (device_->is_host() || (move.is_coded && move.is_transfer())) {
         return Route::in_place;
+    }
+    if (move.is_coded) {
+        return Route::coded;
     }
     return tier(room.pool)->memory(room.bytes).empty() ? Route::staged : Route::copied;
 }
@@ -126,7 +129,9 @@ void Mover::Impl::pass_copies(Direction way, Lock& lock) {
     while (!copies.empty()) {
         Move& move = *lanes_.find(copies.front());
         bool const is_staged_store = move.route == Route::staged && move.is_store();
-        bool const early = is_staged_store && !keeps(Rule::staging_is_read_after_the_copy);
+        bool const is_encode = move.route == Route::coded && move.is_store();
+        bool const early = (is_staged_store && !keeps(Rule::staging_is_read_after_the_copy)) ||
+                           (is_encode && !keeps(Rule::coded_bytes_are_sealed_when_there));
         if (!early && !device_->passed(move.copied)) {
             return;
         }
@@ -137,13 +142,19 @@ void Mover::Impl::pass_copies(Direction way, Lock& lock) {
 }
 
 void Mover::Impl::pass_copy(Move& move, Lock& lock) {
-    count(move);
-    if (options_.measure) {
-        move.on_stream.start_ns = time_of(move.begun);
-        move.on_stream.end_ns = time_of(move.copied);
+    if (!move.refusal) {
+        count(move);
     }
-    if (move.route == Route::staged) {
+    if (move.route != Route::copied) {
         --staged_copies_;
+    }
+    if (move.refusal) {
+        fail(move.fence, Error(*move.refusal));
+        return;
+    }
+    if (move.route == Route::coded && move.is_store()) {
+        start_coding(move, lock);
+        return;
     }
     if (move.route == Route::copied || !move.is_store()) {
         end(move.fence, {}, std::nullopt);
@@ -156,7 +167,14 @@ void Mover::Impl::pass_copy(Move& move, Lock& lock) {
     call_tier(move.fence, bytes, lock);
 }
 
-void Mover::Impl::count(Move const& move) {
+void Mover::Impl::count(Move& move) {
+    if (move.route == Route::coded) {
+        count_coded(move);
+        return;
+    }
+    if (options_.measure) {
+        move.on_stream = {time_of(move.begun), time_of(move.copied)};
+    }
     std::int64_t const size_bytes = std::ssize(move.device.bytes);
     std::int64_t const took_ns = device_->elapsed_ns(move.begun, move.copied);
     (move.is_store() ? streams_.out_bytes : streams_.in_bytes) += size_bytes;

@@ -77,8 +77,8 @@ class Loop {
     void backward_order(std::vector<ValueId> values);
     void plan(Plan plan);
     /// Autograd saved `value`, of `size_bytes` as the device rounds, which is to leave as was
-    /// asked. Where the encoding would take no fewer bytes, does not fit the mover's staging or is
-    /// not of all of the value, and on a device that the host does not reach, it goes as it is.
+    /// asked. Where the encoding would take no fewer bytes, does not fit the mover's staging, is
+    /// not of all of the value or not one that the device takes, it goes as it is.
     void saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs const& asked = {});
     /// A second kind of saver has the value, which is on the device: from now on it leaves as it
     /// is, and a copy of it that is away, or on its way, counts no more.

@@ -117,18 +117,16 @@ void Loop::trace_ended(Completion const& ended) {
     Moving const& move = at->second;
     bool const is_store = move.is_leaving();
     Span span;
-    span.lane = is_store ? Lane::copy_out : Lane::copy_in;
-    span.what = name_of(move.kind);
-    if (move.kind == CommandKind::run) {
-        span.lane = Lane::side;
-        span.what = name_of(move.work);
-    }
     span.value = move.value;
     span.size_bytes = move.size_bytes;
     span.text = move.text;
     if (ended.on_codec.is_measured()) {
+        span.lane = Lane::side;
+        span.what = name_of(move.work);
         trace_->moved(span, ended.on_codec);
     }
+    span.lane = is_store ? Lane::copy_out : Lane::copy_in;
+    span.what = name_of(is_store ? CommandKind::store : CommandKind::load);
     if (ended.on_stream.is_measured()) {
         trace_->moved(span, ended.on_stream);
     }

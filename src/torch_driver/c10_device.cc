@@ -61,6 +61,8 @@ C10Device::C10Device(c10::Device where, c10::DeviceAllocator& allocator, std::in
       guard_(where.type()),
       copy_out_(guard_.getStreamFromGlobalPool(where, true)),
       copy_in_(guard_.getStreamFromGlobalPool(where, true)),
+      encode_(guard_.getStreamFromGlobalPool(where, true)),
+      decode_(guard_.getStreamFromGlobalPool(where, true)),
       limit_bytes_(limit_bytes) {
     Siblings& siblings = Siblings::get();
     std::lock_guard const lock(siblings.guard);

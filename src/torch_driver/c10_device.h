@@ -77,6 +77,8 @@ class C10Device : public Device {
     [[nodiscard]] StreamId stream_of(void const* block) const override;
     [[nodiscard]] StreamId copy_out_stream() const override { return id_of(copy_out_); }
     [[nodiscard]] StreamId copy_in_stream() const override { return id_of(copy_in_); }
+    [[nodiscard]] StreamId encode_stream() const override { return id_of(encode_); }
+    [[nodiscard]] StreamId decode_stream() const override { return id_of(decode_); }
     [[nodiscard]] StreamEventRef record(StreamId stream) override;
     void wait(StreamId stream, StreamEventRef const& event) override;
     /// Also true, and said once, where the device has failed: torch's next call raises. (Where it
@@ -116,6 +118,8 @@ class C10Device : public Device {
     c10::impl::VirtualGuardImpl const guard_;
     c10::Stream const copy_out_;
     c10::Stream const copy_in_;
+    c10::Stream const encode_;
+    c10::Stream const decode_;
     std::atomic<std::int64_t> limit_bytes_;
     std::atomic<std::int64_t> bound_bytes_ = kUnbound;
 

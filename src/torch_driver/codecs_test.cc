@@ -264,9 +264,6 @@ TEST(Codecs, what_cannot_be_is_refused_in_one_line) {
     SessionOptions odd = capped("qpo", true, "");
     odd.nonfinite = "drop";
     EXPECT_EQ(refused(odd, "refuse"), "nonfinite");
-    odd = capped("qpo", true, "");
-    odd.device = "cuda";
-    EXPECT_EQ(refused(odd, "not there yet"), "lossy");
     odd = capped("online", false, "");
     odd.nvme_rate_bytes_per_s = -1;
     EXPECT_EQ(refused(odd, "negative"), "nvme_rate_bytes_per_s");

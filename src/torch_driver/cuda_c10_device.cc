@@ -3,8 +3,10 @@
 
 #include "torch_driver/cuda_c10_device.h"
 
+#include "cuda_device/codec_kernels.h"
 #include "cuda_device/cuda_error.h"
 #include "cuda_device/host_registration.h"
+#include "cuda_device/smoke.h"
 #include "torch_driver/cuda_allocator.h"
 #include "torch_driver/device_allocator.h"
 
@@ -115,7 +117,37 @@ class CudaDevice final : public C10Device {
         }
     }
 
+    [[nodiscard]] bool codes(Codec const& codec) const override {
+        return kernels_are_built() && code_bits(codec) > 0;
+    }
+
+    Result<void> encode(
+        Encoding const& encoding, void const* raw, void* coded, std::uint64_t seed, StreamId on
+    ) override {
+        DeviceBlock const block{const_cast<void*>(raw), coded};
+        return launched(on, [&](void* stream) {
+            return encode_on_gpu(encoding, block, seed, static_cast<std::uint64_t*>(coded), stream);
+        });
+    }
+
+    Result<void> decode(Encoding const& encoding, void const* coded, void* raw, StreamId on)
+        override {
+        DeviceBlock const block{raw, const_cast<void*>(coded)};
+        return launched(on, [&](void* stream) { return decode_on_gpu(encoding, block, stream); });
+    }
+
   private:
+    [[nodiscard]] Result<void> launched(
+        StreamId on, c10::function_ref<Result<void>(void* stream)> launch
+    ) const {
+        try {
+            c10::cuda::CUDAGuard const guard(where());  // which a GPU that has failed refuses
+            return launch(c10::cuda::CUDAStream(stream(on)).stream());
+        } catch (std::exception const& failure) {
+            return refusal(failure);
+        }
+    }
+
     std::shared_ptr<PoolLimit> pool_limit_;
 };
 

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/units.h"
-#include "torch_driver/session_device.h"
 
 #include <ATen/Context.h>
 
@@ -87,11 +86,6 @@ std::optional<CodecTable> codecs_of(SessionOptions const& options) {
         refuse_lossy(options, "policy online encodes nothing; name a codec, or policy qpo");
         return std::nullopt;
     }
-    if (options.device != "cpu") {
-        std::string const why = "codecs are not there yet for " + options.device + ", only for cpu";
-        refuse_lossy(options, why);
-        throw BadOption("policy", "'qpo': " + why);
-    }
     CodecTable table = is_qpo ? qpo_table() : CodecTable{};
     if (!options.codecs.empty()) {
         table = value_or_throw(with_codecs(table, options.codecs), "codecs");
@@ -100,10 +94,22 @@ std::optional<CodecTable> codecs_of(SessionOptions const& options) {
     return table;
 }
 
-HostMemory open_coded_staging(SessionOptions const& options) {
+void check_codecs(SessionOptions const& options, CodecTable const& table, Device const& device) {
+    for (Codec const& codec : table) {
+        bool const is_used = codec.kind != CodecKind::identity;
+        if (is_used && !device.is_host() && !device.codes(codec)) {
+            std::string const why = options.device + " has no kernels for " + to_text(codec);
+            throw options.codecs.empty()
+                ? BadOption("policy", "'" + options.policy + "' cannot be: " + why)
+                : BadOption("codecs", named(options) + "cannot be: " + why);
+        }
+    }
+}
+
+HostMemory open_coded_staging(SessionOptions const& options, SessionDevice const& device) {
     std::int64_t const share = options.device_budget_bytes / kStagingShare;
     std::int64_t const bytes = share > 0 ? std::min(share, kMostStagingBytes) : kMostStagingBytes;
-    return value_or_throw(map_host_memory(bytes), "device_budget_bytes");
+    return value_or_throw(device.host_memory(bytes), "device_budget_bytes");
 }
 
 std::unique_ptr<CodecRule> make_rule(

@@ -10,6 +10,7 @@
 #include "session/loop.h"
 #include "spillway/session.h"
 #include "tier/host_memory.h"
+#include "torch_driver/session_device.h"
 
 #include <memory>
 #include <optional>
@@ -19,9 +20,11 @@ namespace spillway {
 /// The codecs that `options` ask for; none where nothing is encoded, and then no save is looked at.
 ///
 /// Throws  BadOption: a codec, class or choice that does not exist; what is lossy without `lossy`,
-///         or `lossy` where nothing could be or where equal bits are asked for; a device that this
-///         is not there for yet
+///         or `lossy` where nothing could be or where equal bits are asked for
 [[nodiscard]] std::optional<CodecTable> codecs_of(SessionOptions const& options);
+
+/// Throws  BadOption: one of them that `device` does not take
+void check_codecs(SessionOptions const& options, CodecTable const& table, Device const& device);
 
 /// The chooser that carries `options.policy` out.
 ///
@@ -31,11 +34,14 @@ namespace spillway {
 /// Throws  BadOption
 [[nodiscard]] NonFinite non_finite_of(SessionOptions const& options);
 
-/// An eighth of the device budget, at most 256 MiB: half for what leaves, half for what returns. It
-/// counts in that budget.
+/// An eighth of the device budget, at most 256 MiB: half for what leaves, half for what returns.
+/// There it counts in that budget; beside a device that codes itself it is pinned, and the mover
+/// takes as much of the device.
 ///
 /// Throws  BadOption
-[[nodiscard]] HostMemory open_coded_staging(SessionOptions const& options);
+[[nodiscard]] HostMemory open_coded_staging(
+    SessionOptions const& options, SessionDevice const& device
+);
 
 /// The rule of `table` over a session's loop, which outlives it.
 [[nodiscard]] std::unique_ptr<CodecRule> make_rule(

@@ -94,7 +94,10 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     loop.keep_trace = options.keep_trace;
     loop.non_finite = non_finite_of(options);
     if (codecs) {
-        mover_options.coded = open_coded_staging(options);
+        check_codecs(options, *codecs, *device.device);
+        if (mover_options.coded.bytes().empty()) {
+            mover_options.coded = open_coded_staging(options, device);
+        }
     }
     std::int64_t const coded_bytes = std::ssize(mover_options.coded.bytes());
     mover_options.measure = options.keep_trace || !options.trace_file.empty();
@@ -107,6 +110,11 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     auto mover = std::make_unique<Mover>(
         device.device, std::move(host), std::move(nvme), std::move(mover_options)
     );
+    if (codecs && mover->most_coded_bytes() == 0) {
+        throw BadOption(
+            "device_budget_bytes", "there is no room on the device for what is encoded"
+        );
+    }
     std::shared_ptr<TorchSession> session(
         new TorchSession(std::move(device), std::move(mover), std::move(loop), options)
     );

@@ -87,7 +87,8 @@ TEST(ParserFuzz, every_truncation_is_an_error) {
     for (Format const& format : kFormats) {
         std::string const text = golden(format.file);
         bool const by_line = std::string_view(format.file).ends_with("jsonl");
-        std::size_t const step = slower() == 1 ? 1 : 7;  // a prime: cuts every kind of line anywhere
+        std::size_t const step =
+            slower() == 1 ? 1 : 7;  // a prime: cuts every kind of line anywhere
         for (std::size_t length = 0; length + 1 < text.size(); length += step) {
             bool const came_out = format.check(text.substr(0, length));
             EXPECT_TRUE(by_line || !came_out) << format.file << " cut at " << length;
