@@ -149,7 +149,7 @@ $(benches): bench-%: build
 .PHONY: gpu-packages gpu-bench gpu-table
 gpu-packages: ## Libraries for gpu-bench on a machine without network, into build/gpu-packages
 	@bench/gpu/packages.sh
-gpu-bench: ## All GPU tests and measurements, under nine minutes; exit code 77 without a GPU (FILE=name)
+gpu-bench: ## All GPU tests and measurements, under ten minutes; exit code 77 without a GPU (FILE=name)
 	@bench/gpu/run.sh $(FILE)
 gpu-table: ## Markdown of gpu-bench's JSON lines (FILE=name, or every bench/results/*.jsonl)
 	@python3 bench/gpu/table.py $(FILE)

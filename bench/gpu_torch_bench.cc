@@ -82,8 +82,7 @@ class Run {
         line["batch"] = shape_.batch;
         line["sequence"] = shape_.sequence;
         // Spillway's budget is its cap.
-        at::Tensor const taken =
-            ballast(device_, mode_ == Mode::spillway ? 0 : settings_.cap_bytes);
+        at::Tensor const taken = ballast(device_, is_ours(mode_) ? 0 : settings_.cap_bytes);
         budget_.open();
         train::Trainer trainer(options_, shape_, corpus_, budget_, device_);
         if (mode_ == Mode::checkpoint) {
@@ -110,8 +109,10 @@ class Run {
             .host_budget_bytes = settings_.host_budget_bytes,
             .nvme = settings_.nvme,
             .nvme_budget_bytes = settings_.nvme_budget_bytes,
+            .policy = mode_ == Mode::qpo ? "qpo" : "online",
             .whole_process = true,
-            .device = settings_.device};
+            .device = settings_.device,
+            .lossy = mode_ == Mode::qpo};
     }
 
     void measure(train::Trainer& trainer, Json& line) {

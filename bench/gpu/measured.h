@@ -24,7 +24,11 @@
 
 namespace spillway::bench {
 
-enum class Mode { plain, checkpoint, save_on_cpu, spillway };
+enum class Mode { plain, checkpoint, save_on_cpu, spillway, qpo };
+
+[[nodiscard]] inline bool is_ours(Mode mode) {
+    return mode == Mode::spillway || mode == Mode::qpo;
+}
 
 /// A moment on the device's current stream, or of the host where that computes.
 class Moment {
@@ -90,7 +94,7 @@ class Measured : public train::Budget {
         : mode_(mode), device_(device), options_(std::move(session)) {}
 
     void open() override {
-        if (mode_ == Mode::spillway) {
+        if (is_ours(mode_)) {
             session_ = Session::open(options_);
         } else if (mode_ == Mode::save_on_cpu) {
             HookingEngine::install();

@@ -4,7 +4,7 @@
 #
 #   bench/gpu/run.sh [FILE]     (default bench/results/<date>-<gpu>.jsonl)
 #
-# All GPU tests and measurements in under nine minutes, on one machine with an H100 or H200, its own
+# All GPU tests and measurements in under ten minutes, on one machine with an H100 or H200, its own
 # torch and no network; the libraries come along (`make gpu-packages`). Every entry below is a process
 # of its own with a limit in seconds and leaves one JSON line; one that fails leaves a line that says
 # why, and the next one runs; without a build nothing else does. `make gpu-table` renders the file.
@@ -13,18 +13,18 @@
 # a GPU.
 #
 #   SPILLWAY_PYTHON  the Python whose torch is used (default: python3)
-#   GPU_SECONDS      for everything (default 535)
+#   GPU_SECONDS      for everything (default 575)
 #
 # Seconds reckoned for an H100 and 16 cores, none of them measured. A process needs 5 to load CUDA's
 # kernels and to end, 8 for each thousand million weights that one core draws, 1 for each 2.5 GiB pinned:
 #
 #   machine, build                            100    memcheck                             45
-#   tests                                      97    llama2-7b-blocks, all modes         102
+#   tests                                      97    llama2-7b-blocks, all modes         128
 #   bit by bit: plain, spillway, its NVMe      52    gpt2-345m again, plain and spillway  29
 #   ceilings, codecs                           28                                       ----
-#   gpt2-345m, all modes, and what cannot fit  70                                        523
+#   gpt2-345m, all modes, and what cannot fit  86                                        565
 #
-# Where time is left: bit by bit, the other two 20; gpt2-1.5b, plain and spillway 60; racecheck 45.
+# Where time is left: bit by bit, the other two 20; gpt2-1.5b, plain, spillway and qpo 90; racecheck 45.
 gpus=$(nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits 2>&1) || {
     printf 'bench/gpu/run.sh: no GPU here, nothing is measured (nvidia-smi: %s)\n' "${gpus%%$'\n'*}" >&2
     exit 77
@@ -36,7 +36,7 @@ gpu=${gpus%%$'\n'*}
 gpu_mib=${gpu##*, }
 gpu_name=$(tr -cs 'a-zA-Z0-9\n' '-' <<<"${gpu%,*}" | tr '[:upper:]' '[:lower:]')
 out=${1:-bench/results/$(date +%F)-$gpu_name.jsonl}
-deadline=$(($(date +%s) + ${GPU_SECONDS:-535}))
+deadline=$(($(date +%s) + ${GPU_SECONDS:-575}))
 SPILLWAY_PYTHON=${SPILLWAY_PYTHON:-$(command -v python3)}
 export SPILLWAY_PYTHON
 export CUBLAS_WORKSPACE_CONFIG=:4096:8  # for --deterministic; the other runs get the same
@@ -75,7 +75,7 @@ entry() {
 # budget is about all that can leave, since pinning more costs seconds.
 train() {
     local mode=$1 limit=$2 cap=$(($3 << 30)) host=$(($4 << 30)) budget=()
-    [[ $mode == spillway ]] && budget=(--budget "$cap" --host-budget "$host")
+    [[ $mode =~ ^(spillway|qpo)$ ]] && budget=(--budget "$cap" --host-budget "$host")
     entry "train $mode ${*:3}" "$limit" \
         $bench/gpu_torch_bench --mode "$mode" --cap "$cap" "${budget[@]}" "${@:5}"
 }
@@ -123,6 +123,7 @@ entry "nvme ceiling" 30 $bench/nvme_bench --folder build --size 2GiB
 capped=(--model gpt2-345m --batch 16 --steps 5)
 train plain 40 0 0 "${capped[@]}"
 train spillway 40 24 20 "${capped[@]}"
+train qpo 40 24 20 "${capped[@]}"  # beside spillway, which is its uncompressed offload
 train checkpoint 40 24 0 "${capped[@]}"
 train save_on_cpu 40 24 0 "${capped[@]}"
 fails_with='out of memory' train plain 40 24 0 "${capped[@]}"  # what Spillway is for
@@ -134,6 +135,7 @@ if ((gpu_mib > 100 * 1024)); then llama=(8 8) next=80 host=32; else llama=(4 7) 
 blocks=(--model "llama2-7b-blocks:${llama[0]}" --batch "${llama[1]}" --steps 3)
 train plain 60 0 0 "${blocks[@]}"
 train spillway 60 $next $host "${blocks[@]}"
+train qpo 60 $next $host "${blocks[@]}"
 train checkpoint 60 $next 0 "${blocks[@]}"
 train save_on_cpu 60 $next 0 "${blocks[@]}"
 
@@ -145,6 +147,7 @@ if_time 15 train checkpoint 40 0 0 "${exact[@]}"
 if_time 15 train save_on_cpu 40 0 0 "${exact[@]}"
 if_time 25 train plain 60 0 0 --model gpt2-1.5b --batch 8 --steps 3
 if_time 40 train spillway 60 40 30 --model gpt2-1.5b --batch 8 --steps 3
+if_time 40 train qpo 60 40 30 --model gpt2-1.5b --batch 8 --steps 3
 if_time 60 sanitized racecheck
 
 echo "$out: $(wc -l <"$out") lines, $failed failed; make gpu-table FILE=$out"

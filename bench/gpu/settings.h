@@ -38,10 +38,11 @@ struct Settings {
 };
 
 inline Mode mode_of(std::string const& name) {
-    constexpr std::array<char const*, 4> kNames{"plain", "checkpoint", "save_on_cpu", "spillway"};
+    constexpr std::array<char const*, 5> kNames{
+        "plain", "checkpoint", "save_on_cpu", "spillway", "qpo"};
     auto const at = std::find(kNames.begin(), kNames.end(), name);
     if (at == kNames.end()) {
-        throw train::BadValue("--mode " + name + ": not one of the four");
+        throw train::BadValue("--mode " + name + ": not one of the five");
     }
     return static_cast<Mode>(at - kNames.begin());
 }
@@ -73,7 +74,9 @@ inline TrainOptions model_of(Settings const& settings) {
 
 /// `settings` must outlive the parsing.
 inline void add_flags(CLI::App& app, Settings& settings) {
-    app.add_option("--mode", settings.mode, "plain, checkpoint, save_on_cpu or spillway");
+    app.add_option(
+        "--mode", settings.mode, "plain, checkpoint, save_on_cpu, spillway or qpo (lossy)"
+    );
     app.add_option(
         "--model", settings.model, "gpt2-345m, llama2-7b-blocks:N, tiny, tiny-llama ..."
     );

@@ -109,7 +109,7 @@ def row(line: Line, plain: Sequence[Line], ceilings: Line | None) -> list[str]:
             shown(line.get("allocated_peak_bytes"), GIB), shown(line.get("reserved_peak_bytes"), GIB),
             shown(line.get("host_peak_bytes"), GIB),
             f"{line['out_bytes_a_step'] / 1e9:.2f} / {line['in_bytes_a_step'] / 1e9:.2f}" if moves else "-",
-            f"{stall:.3f}" if line["mode"] == "spillway" else "-",
+            f"{stall:.3f}" if line["mode"] in ("spillway", "qpo") else "-",
             shown(ideal / step["median"] if ideal and moves else None),
             equality(line, plain)]
 

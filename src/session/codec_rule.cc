@@ -4,6 +4,9 @@
 #include "session/codec_rule.h"
 
 #include "base/assert.h"
+#include "base/log.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
@@ -96,6 +99,10 @@ Result<void> lay_over(CodecTable& table, Item const& item) {
     return {};
 }
 
+/// Blocks that a lossless codec is judged by, and the most that they may take of their raw bytes.
+constexpr std::int64_t kTrialBlocks = 4;
+constexpr double kMostOfRaw = 0.9;
+
 double rate(std::int64_t bytes, std::int64_t ns) {
     return ns > 0 ? 1e9 * static_cast<double>(bytes) / static_cast<double>(ns) : 0;
 }
@@ -141,6 +148,58 @@ SavedAs leaves_by(CodecTable const& table, SavedTensor const& tensor) {
     return as;
 }
 
+CodecRule::CodecRule(CodecTable const& table, Measures measures)
+    : measures_(std::move(measures)), table_(table) {
+    for (std::size_t i = 0; i < kTensorClasses; ++i) {
+        if (table_[i].kind == CodecKind::lossless) {
+            on_trial_.push_back(static_cast<TensorClass>(i));
+        }
+    }
+}
+
+void CodecRule::phase_begins(Phase) {
+    if (!on_trial_.empty()) {
+        end_trials();
+    }
+}
+
+void CodecRule::end_trials() {
+    Report const report = measures_.report();
+    double const link = rates_of(report).out;
+    for (CodecReport const& row : report.codecs) {
+        auto const on_trial =
+            std::find_if(on_trial_.begin(), on_trial_.end(), [&](TensorClass each) {
+                return row.tensor_class == name_of(each) && row.codec == to_text(table_[at(each)]);
+            });
+        if (on_trial == on_trial_.end() || row.values < kTrialBlocks) {
+            continue;
+        }
+        std::string const against = against_lossless(row, link);
+        if (!against.empty()) {
+            say_once("lossless is not used any more for " + row.tensor_class + ": " + against);
+            table_[at(*on_trial)] = Codec{};
+        }
+        if (!against.empty() || link > 0) {
+            on_trial_.erase(on_trial);
+        }
+    }
+}
+
+std::string against_lossless(CodecReport const& row, double link) {
+    double const share = static_cast<double>(row.encoded_bytes) /
+                         static_cast<double>(std::max<std::int64_t>(row.raw_bytes, 1));
+    if (share > kMostOfRaw) {
+        return fmt::format("its blocks take {:.0f} % of their raw bytes", 100 * share);
+    }
+    double const encode = rate(row.raw_bytes, row.encode_ns);
+    if (encode > 0 && encode < link) {
+        return fmt::format(
+            "it is encoded at {:.2f} GB/s, and the link takes {:.2f}", encode / 1e9, link / 1e9
+        );
+    }
+    return "";
+}
+
 SavedAs QpoRule::of(SavedTensor const& tensor) {
     SavedAs as = leaves_by(table_, tensor);
     if (tensor.phase == Phase::backward) {
@@ -156,6 +215,7 @@ SavedAs QpoRule::of(SavedTensor const& tensor) {
 }
 
 void QpoRule::phase_begins(Phase phase) {
+    CodecRule::phase_begins(phase);
     if (phase == Phase::backward) {
         qpo_.backward_begins(measures_.compute_ns());
         return;

@@ -15,7 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <vector>
 
 namespace spillway {
 
@@ -39,34 +39,41 @@ using CodecTable = std::array<Codec, kTensorClasses>;
 /// How a tensor leaves by such a table.
 [[nodiscard]] SavedAs leaves_by(CodecTable const& table, SavedTensor const& tensor);
 
-/// What leaves when asked, by a table.
+/// What a rule asks of the session.
+struct Measures {
+    std::function<std::int64_t()> compute_ns;  ///< a clock less what compute waited
+    std::function<Report()> report;
+};
+
+/// What leaves when asked, by a table. A lossless codec is on trial: a class whose first blocks did
+/// not shrink by a tenth, or that was encoded slower than the link takes bytes, leaves as it is
+/// from the next phase on, which is said.
 class CodecRule : public SaveRule {
   public:
-    explicit CodecRule(CodecTable const& table) : table_(table) {}
+    CodecRule(CodecTable const& table, Measures measures);
     [[nodiscard]] SavedAs of(SavedTensor const& tensor) override {
         return leaves_by(table_, tensor);
     }
 
     // What a rule may want to know of a step beside its saves.
-    virtual void phase_begins(Phase) {}
+    virtual void phase_begins(Phase);
     virtual void backward_needs() {}
 
   protected:
-    CodecTable const table_;
-};
+    Measures const measures_;
+    CodecTable table_;
 
-/// What QpoRule asks of the session.
-struct Measures {
-    std::function<std::int64_t()> compute_ns;  ///< a clock less what compute waited
-    std::function<Report()> report;
+  private:
+    void end_trials();
+
+    std::vector<TensorClass> on_trial_;
 };
 
 /// QPO: a forward's tensors leave at once, but for the tail that backward needs too soon, which
 /// stays while it can; what a backward saves leaves when asked.
 class QpoRule final : public CodecRule {
   public:
-    QpoRule(CodecTable const& table, Measures measures)
-        : CodecRule(table), measures_(std::move(measures)) {}
+    using CodecRule::CodecRule;
 
     [[nodiscard]] SavedAs of(SavedTensor const& tensor) override;
     void phase_begins(Phase phase) override;
@@ -75,9 +82,12 @@ class QpoRule final : public CodecRule {
     [[nodiscard]] Qpo const& qpo() const { return qpo_; }
 
   private:
-    Measures const measures_;
     Qpo qpo_;
 };
+
+/// What is said against a lossless codec whose blocks so far were those of `row`, on a link that
+/// takes `link` bytes a second (0: not known); empty where nothing is, or too few were seen.
+[[nodiscard]] std::string against_lossless(CodecReport const& row, double link);
 
 /// What QPO's hiding test reads of what was done so far.
 [[nodiscard]] QpoRates rates_of(Report const& report);

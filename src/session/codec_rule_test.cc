@@ -138,6 +138,39 @@ TEST(CodecRule, qpo_sends_a_forward_away_at_once_and_keeps_its_tail) {
     EXPECT_EQ(pass(), 1) << "the last has no time to be out and back";
 }
 
+TEST(CodecRule, a_lossless_codec_that_shrinks_too_little_or_is_too_slow_is_given_up) {
+    struct Case {
+        std::int64_t encoded_bytes, encode_ns, values, link_ns;
+        bool stays;
+    };
+    constexpr std::int64_t kRaw = 1'000'000;
+    for (Case const& one :
+         {Case{899'000, 1'000'000, 4, 2'000'000, true},    // 0.9 of raw, twice the link's rate
+          Case{901'000, 1'000'000, 4, 2'000'000, false},   // shrinks too little
+          Case{899'000, 2'100'000, 4, 2'000'000, false},   // slower than the link
+          Case{1'000'000, 9'000'000, 3, 2'000'000, true},  // too few were seen
+          Case{899'000, 9'000'000, 4, 0, true}}) {         // the link is not known
+        Report report;
+        report.stored_bytes = one.link_ns > 0 ? kRaw : 0;
+        report.store_busy_ns = one.link_ns;
+        CodecReport& row = report.codecs.emplace_back();
+        row.tensor_class = "norm_input";
+        row.codec = "lossless";
+        row.values = one.values;
+        row.raw_bytes = kRaw;
+        row.encoded_bytes = one.encoded_bytes;
+        row.encode_ns = one.encode_ns;
+        CodecRule rule(
+            laid("all=lossless"), {[] { return std::int64_t{0}; }, [&] { return report; }}
+        );
+        EXPECT_TRUE(rule.of(floats(TensorClass::norm_input)).encoding);
+        rule.phase_begins(Phase::backward);
+        EXPECT_EQ(rule.of(floats(TensorClass::norm_input)).encoding.has_value(), one.stays)
+            << one.encoded_bytes << " " << one.encode_ns << " " << one.values << " " << one.link_ns;
+        EXPECT_TRUE(rule.of(floats(TensorClass::linear_input)).encoding) << "another class";
+    }
+}
+
 TEST(CodecRule, rates_are_bytes_over_the_time_that_they_took) {
     Report report;
     EXPECT_EQ(rates_of(report), QpoRates{});

@@ -360,6 +360,31 @@ TEST(LoopCodecs, waits_for_a_decode_are_those_for_a_load_from_its_tier) {
     }
 }
 
+TEST(LoopCodecs, an_encode_that_falls_behind_is_waited_for_and_loses_nothing) {
+    constexpr std::size_t kMany = 1 << 18;  // a mebibyte of which little repeats: milliseconds
+    Rig rig(3_MiB);
+    SavedAs const as{.encoding = Encoding{parse_codec("lossless").value(), Element::f32, kMany}};
+    std::vector<std::vector<float>> values(6, std::vector<float>(kMany));
+    std::mt19937 random(1);
+    for (std::vector<float>& each : values) {
+        std::generate(each.begin(), each.end(), [&] {
+            return static_cast<float>(random() % 4096);
+        });
+    }
+    std::vector<ValueId> saved;
+    for (std::vector<float> const& each : values) {  // faster than they are encoded
+        saved.push_back(rig.save_floats(each, as).value());
+    }
+    EXPECT_GT(rig.loop->report().stall_store_ns, 0);
+    EXPECT_EQ(rig.loop->report().codecs.at(0).went_raw, 0);
+    for (std::size_t i = saved.size(); i-- > 0;) {
+        ASSERT_TRUE(rig.loop->need(saved[i]).ok());
+        EXPECT_TRUE(same_bits(values[i], rig.floats_of(saved[i], kMany))) << i;
+        rig.done_with(saved[i]);
+    }
+    settle_all(rig);
+}
+
 TEST(LoopCodecs, staging_for_coded_bytes_is_in_the_report) {
     Rig rig(1_MiB);
     EXPECT_GE(rig.loop->report().staging_bytes, Rig::kCodedBytes);

@@ -115,15 +115,12 @@ HostMemory open_coded_staging(SessionOptions const& options, SessionDevice const
 std::unique_ptr<CodecRule> make_rule(
     SessionOptions const& options, CodecTable const& table, Loop& loop
 ) {
+    Measures measures{
+        [&loop] { return steady_now_ns() - loop.stalled_ns(); }, [&loop] { return loop.report(); }};
     if (options.policy != kQpo) {
-        return std::make_unique<CodecRule>(table);
+        return std::make_unique<CodecRule>(table, std::move(measures));
     }
-    return std::make_unique<QpoRule>(
-        table,
-        Measures{
-            [&loop] { return steady_now_ns() - loop.stalled_ns(); },
-            [&loop] { return loop.report(); }}
-    );
+    return std::make_unique<QpoRule>(table, std::move(measures));
 }
 
 }  // namespace spillway

@@ -11,6 +11,7 @@
 #include "torch_driver/session_codecs.h"
 #include "torch_driver/torch_version.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/function.h>
@@ -93,6 +94,7 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     loop.trace_file = options.trace_file;
     loop.keep_trace = options.keep_trace;
     loop.non_finite = non_finite_of(options);
+    loop.seed = at::detail::getDefaultCPUGenerator().current_seed();
     if (codecs) {
         check_codecs(options, *codecs, *device.device);
         if (mover_options.coded.bytes().empty()) {

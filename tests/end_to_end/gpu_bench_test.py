@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU benchmark's program on the CPU: its four modes train alike, and it says so in one line."""
+"""The GPU benchmark's program on the CPU: its modes train alike, and it says so in one line."""
 
 import json
 import os
@@ -42,6 +42,15 @@ class GpuBench(InFolder):
                 self.assertEqual(line["out_bytes_a_step"] > 0, moves, mode)
                 self.assertEqual(line["in_bytes_a_step"] > 0, moves, mode)
                 self.assertGreater(line["backward_seconds"]["median"], 0)
+
+    def test_qpo_has_nearly_the_losses_of_plain(self):
+        words = ["--model", "tiny", "--steps", "2", "--warmup", "1"]
+        plain = self.line(*words)
+        line = self.line(*words, "--mode", "qpo", *MODES["spillway"])
+        self.assertGreater(line["out_bytes_a_step"], 0)
+        self.assertNotEqual(line["gradient_hash"], plain["gradient_hash"])
+        for ours, theirs in zip(line["losses"], plain["losses"], strict=True):
+            self.assertAlmostEqual(ours, theirs, delta=0.02 * abs(theirs))
 
     def test_a_folder_instead_of_host_memory(self):
         words = ["--model", "tiny", "--steps", "2", "--warmup", "1"]
