@@ -11,6 +11,8 @@
 #include "train/device.h"
 #include "train/run.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -42,6 +44,9 @@ class SessionBudget : public Budget {
         if (options_.device_budget_bytes == 0) {
             return;
         }
+        // Codecs round by torch's seed. Only the CPU's: nothing is asked of CUDA before it is open.
+        at::Generator rounding = at::detail::getDefaultCPUGenerator();
+        rounding.set_current_seed(static_cast<std::uint64_t>(options_.seed));
         try {
             session_ = Session::open(
                 {.device_budget_bytes = options_.device_budget_bytes,
