@@ -61,7 +61,7 @@ function(spillway_add_kernels target)
     get_filename_component(name ${source} NAME)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.o)
     add_custom_command(OUTPUT ${object}
-      COMMAND ${SPILLWAY_NVCC} -std=c++20 -O2 --fmad=false --threads 4 ${code} -ccbin ${CMAKE_CXX_COMPILER}
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${SPILLWAY_NVCC} -std=c++20 -O2 --fmad=false --threads 4 ${code} -ccbin ${CMAKE_CXX_COMPILER}
         -Xcompiler=-fPIC,-Wall,-Wextra --expt-relaxed-constexpr -I${CMAKE_SOURCE_DIR}/src
         -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
       MAIN_DEPENDENCY ${source} DEPFILE ${object}.d
