@@ -65,6 +65,18 @@ class Gpu(InFolder):
         self.assertGreater(capped["report"]["stored_bytes"], 0)
         self.assertGreater(capped["report"]["loaded_bytes"], 0)
 
+    def test_what_leaves_encoded_has_nearly_the_losses_of_a_plain_run(self):
+        words = [*SMALL, "--steps", "3", "--device", "cuda"]
+        plain = self.trained(*words)
+        budget = plain["device_allocated_peak_bytes"] * 3 // 4
+        coded = self.trained(*words, "--device-budget", str(budget), "--host-budget", "256MiB", "--policy", "qpo", "--lossy")
+        for ours, theirs in zip(coded["losses"], plain["losses"], strict=True):
+            self.assertAlmostEqual(ours, theirs, delta=0.05 * abs(theirs))
+        self.assertLessEqual(coded["report"]["device_peak_bytes"], budget)
+        rows = {row["tensor_class"]: row for row in coded["report"]["codecs"]}
+        self.assertLess(rows["linear_input"]["bits"], 5)
+        self.assertTrue(0 < rows["linear_input"]["relative_l2_error"] < 0.2, rows["linear_input"])
+
     def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(self):
         self.assert_refused(["train", "--device", "cuda:99"], ["--device cuda:99: there ", "CUDA device"])
 
