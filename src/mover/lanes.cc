@@ -84,6 +84,12 @@ Move Lanes::end(CommandId fence, std::optional<Failure> failure) {
     return move;
 }
 
+void Lanes::forget(std::span<CommandId const> failed) {
+    for (CommandId const fence : failed) {
+        failed_.erase(fence);
+    }
+}
+
 Move const* Lanes::oldest() const {
     auto const first =
         std::min_element(moves_.begin(), moves_.end(), [](auto const& one, auto const& other) {

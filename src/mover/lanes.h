@@ -98,8 +98,9 @@ class Lanes {
 
     /// Forgets a move that has been started. Returns it, for its hold.
     ///
-    /// Order   a failure is remembered, for those that name its fence later
+    /// Order   a failure is remembered, for those that name its fence later, until `forget`
     Move end(CommandId fence, std::optional<Failure> failure);
+    void forget(std::span<CommandId const> failed);
 
     /// Forgets every move that has not started. Returns them.
     [[nodiscard]] std::vector<Move> drop_waiting();

@@ -97,6 +97,9 @@ TEST(LanesTest, a_failure_is_remembered_and_names_the_first_of_a_chain) {
     Move& later = lanes.add(store(3, Pool::host, {{2}}));
     EXPECT_EQ(lanes.failure_of(later)->first, CommandId{1});
     EXPECT_EQ(lanes.failure_of(later)->error, failure.error);
+    std::array const known{CommandId{1}, CommandId{2}};
+    lanes.forget(known);
+    EXPECT_FALSE(lanes.failure_of(later).has_value());
 }
 
 TEST(LanesTest, what_waits_can_be_dropped_and_what_started_stays) {

@@ -122,7 +122,7 @@ Result<void> Mover::Impl::reserve(Pool pool, BlockId block, std::int64_t size_by
         return bytes.error();
     }
     std::lock_guard const lock(guard_);
-    bool const fresh = rooms_.try_emplace(block, Room{pool, std::move(*bytes), 0}).second;
+    bool const fresh = rooms_.try_emplace(block, Room{pool, std::move(*bytes)}).second;
     SPILLWAY_ASSERT(fresh, "a block is reserved once");
     return {};
 }
@@ -134,6 +134,7 @@ void Mover::Impl::release(BlockId block) noexcept {
     SPILLWAY_ASSERT(room != rooms_.end(), "a block is released once, after it was reserved");
     SPILLWAY_ASSERT(room->second.moves == 0, "a block is released after its stores and loads");
     give_coded_staging_back(block, room->second);
+    lanes_.forget(room->second.failed);
     bytes = std::move(room->second.bytes);
     rooms_.erase(room);
 }
@@ -249,7 +250,11 @@ void Mover::Impl::fail(CommandId fence, Error const& error) {
 }
 
 void Mover::Impl::end(CommandId fence, Result<void> outcome, std::optional<Failure> failure) {
+    bool const has_failed = failure.has_value();
     Move move = lanes_.end(fence, std::move(failure));
+    if (has_failed) {
+        rooms_.at(move.block).failed.push_back(fence);
+    }
     give_staging_back(move);
     give_coded_staging_back(move, outcome.ok());
     --rooms_.at(move.block).moves;

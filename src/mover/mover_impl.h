@@ -97,7 +97,8 @@ class Mover::Impl {
     struct Room {
         Pool pool = Pool::host;
         Reservation bytes;
-        std::int64_t moves = 0;  ///< given and not ended
+        std::int64_t moves = 0;           ///< given and not ended
+        std::vector<CommandId> failed{};  ///< named by nobody once the room is released
         std::optional<Coded> coded = std::nullopt;
     };
     struct Ended {
