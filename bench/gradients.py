@@ -9,9 +9,9 @@ the same in 8 bits; one `attention`, which may lose something only if it is name
 device and come back. Errors are relative L2 against plain training's gradients: of all together, the mean over
 three seeds of the data; of the parameter that is off most, the largest of the seeds. The percentage is what is
 encoded of the saved bytes. The last row is the scale: another batch's gradients in place of this one's.
-A Markdown table, then one JSON line. value = the largest error of all that QPO encodes. Bar 0.1: less than a
-tenth of what the choice of the batch does, whose gradients are 1.4 apart. Holds when, too, rows that encode
-nothing or exactly are off by 0, the others by more, and nine tenths of the saved bytes left.
+A Markdown table, then one JSON line. value = the largest error of all that QPO encodes. Bar 0.1, set before it
+was measured: a tenth of the gradient, which is little beside what the choice of the batch does. Holds when, too,
+rows that encode nothing or exactly are off by 0, the others by more, and nine tenths of the saved bytes left.
 """
 
 import argparse
