@@ -129,7 +129,7 @@ tidy: packages ## clang-tidy on the core (FILES='src/tier/.*' for some)
 	@tools/build.sh core-debug
 	@run-clang-tidy-14 -quiet -p build/core-debug '$(or $(FILES),/(src|cli|tests)/.*)'
 
-benches := bench-step bench-nvme bench-codec bench-hook bench-ledger bench-leak bench-late bench-peers bench-qpo bench-lossy
+benches := bench-step bench-nvme bench-codec bench-hook bench-ledger bench-leak bench-late bench-peers bench-qpo bench-lossy bench-gradients
 .PHONY: $(benches)
 bench-step: ## Step time under the cap against plain training
 bench-nvme: ## Throughput to NVMe against fio
@@ -141,9 +141,10 @@ bench-late: ## Cost of our waits on streams, in virtual time
 bench-peers: ## Beside checkpoint, SAC and torch_remat, in Python: memory, time, exactness
 bench-qpo: ## Uncompressed offload / QPO, with a link that is the bottleneck
 bench-lossy: ## Validation loss of lossy training beside lossless, three seeds (long)
+bench-gradients: ## Gradient error of each class that is encoded, on GPT-2, LLaMA, ResNet-18
 $(benches): bench-%: build
 	@tools/setup.sh packages bench
-	@$(if $(filter bench-peers bench-lossy,$@),tools/setup.sh tests $(TORCH))
+	@$(if $(filter bench-peers bench-lossy bench-gradients,$@),tools/setup.sh tests $(TORCH))
 	@$(if $(filter bench-lossy,$@),$$(cat $(torch_folder)/python.path),python3) bench/$*.py --build $(torch_folder)
 
 .PHONY: gpu-packages gpu-bench gpu-table

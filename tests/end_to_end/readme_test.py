@@ -41,7 +41,8 @@ class Readme(unittest.TestCase):
 
     def test_every_bench_has_its_line_and_program(self) -> None:
         shown = set(re.findall(r"^\| `make bench-([a-z]+)`", README, re.MULTILINE))
-        self.assertEqual(shown, {"step", "nvme", "codec", "hook", "ledger", "leak", "late", "peers", "qpo", "lossy"})
+        self.assertEqual(shown, {"step", "nvme", "codec", "hook", "ledger", "leak", "late", "peers", "qpo", "lossy",
+                                 "gradients"})
         for name in shown:
             self.assertTrue((ROOT / f"bench/{name}.py").is_file(), name)
 
