@@ -39,7 +39,7 @@ class Quick(unittest.TestCase):
 
     def test_the_line_has_every_number(self):
         self.assertEqual(set(self.line), {"name", "value", "unit", "bar", "holds", "detail"})
-        self.assertEqual((self.line["name"], self.line["bar"]), ("gradients", 0.1))
+        self.assertEqual((self.line["name"], self.line["bar"]), ("gradients", None))
         self.assertEqual(set(self.rows), {*LOSSY, *EXACT, *ALL, "another batch"})
         self.assertAlmostEqual(self.line["value"], self.rows[ALL[0]]["error"], delta=1e-4)
 
