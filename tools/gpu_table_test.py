@@ -74,6 +74,10 @@ class Equality(unittest.TestCase):
         self.assertIn("noise not measured", self.said(far, line()))
         self.assertIn("BEYOND NOISE", self.said(near, line(), line()))
 
+    def test_what_is_lossy_is_no_failure(self) -> None:
+        lossy = spillway(mode="qpo", gradient_hash="2", gradient_norms=[1.0, 2.2])
+        self.assertEqual(table.row(lossy, [line()], None)[-1], "lossy: 9.1e-02")
+
     def test_plain_is_compared_with_the_other_plain(self) -> None:
         one, other = line(), line(gradient_hash="2", gradient_norms=[1.001, 2.0])
         self.assertEqual(self.said(one, one, other), "noise 1.0e-03")

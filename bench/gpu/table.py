@@ -68,6 +68,12 @@ def difference(one: Line, other: Line) -> float | None:
     return max(max(abs(a - b) / max(abs(a), abs(b), 1e-30) for a, b in pairs), 1e-16)
 
 
+def off_by(line: Line, plain: Sequence[Line]) -> str:
+    """Of what is lossy."""
+    found = [d for run in plain if (d := difference(line, run)) is not None]
+    return f"lossy: {min(found):.1e}" if found else "-"
+
+
 def equality(line: Line, plain: Sequence[Line]) -> str:
     others = [run for run in plain if run is not line]
     found = [d for d in (difference(line, run) for run in others) if d is not None]
@@ -111,7 +117,7 @@ def row(line: Line, plain: Sequence[Line], ceilings: Line | None) -> list[str]:
             f"{line['out_bytes_a_step'] / 1e9:.2f} / {line['in_bytes_a_step'] / 1e9:.2f}" if moves else "-",
             f"{stall:.3f}" if line["mode"] in ("spillway", "qpo") else "-",
             shown(ideal / step["median"] if ideal and moves else None),
-            equality(line, plain)]
+            off_by(line, plain) if line["mode"] == "qpo" else equality(line, plain)]
 
 
 COLUMNS = ("mode", "round", "cap", "step s (range)", "x plain", "allocated GiB", "reserved GiB", "host GiB",

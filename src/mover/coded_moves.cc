@@ -42,9 +42,7 @@ void Mover::Impl::stop_codec_threads() {
 
 void Mover::Impl::run_codec() {
     enter_io_thread("spillway-codec");
-    if (!device_->is_host()) {
-        device_->enter_thread();
-    }
+    device_->enter_thread();
     auto& [encodes, decodes] = to_code_;
     Lock lock(guard_);
     while (true) {

@@ -49,7 +49,9 @@ struct Move {
     std::span<std::byte> beside{};  ///< the other side of its copy: the tier's, or staging; of a
                                     ///< coded block's load what the tier fills
     StreamEventRef begun{};         ///< around its copy, once that is enqueued
-    StreamEventRef coded{};         ///< Route::coded: between the copy and its encode or decode
+    // Route::coded: two halves on two streams, `begun` to `half_ended`, `half_begun` to `copied`.
+    StreamEventRef half_ended{};
+    StreamEventRef half_begun{};
     StreamEventRef copied{};
     /// What the device said to a part of it; it fails when what was enqueued has passed.
     std::optional<Error> refusal{};

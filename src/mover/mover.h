@@ -28,7 +28,7 @@ namespace spillway {
 struct Completion {
     CommandId command;
     Result<void> outcome;
-    Interval on_codec = {};   ///< a thread encoded or decoded; measured as `on_tier`
+    Interval on_codec = {};   ///< it was encoded or decoded; measured as `on_tier`
     Interval on_tier = {};    ///< the tier had it; measured where MoverOptions::measure asks
     Interval on_stream = {};  ///< its copy was on the device's stream, by the device's clock
 };
@@ -78,15 +78,16 @@ struct MoverOptions {
 /// of the first failure. A fence that is not a command of this mover counts as ended well.
 ///
 /// Encodes are on one lane of their own, and decodes on one for each away pool. A decode whose load
-/// failed fails with the load's own error. Encodes and decodes run on threads of the mover, decodes
-/// first where both could, since compute waits for them. Room for coded bytes is taken when an
-/// encode, or the load of a coded block, starts, and given back when the store or decode after it
-/// has ended; what finds none waits. So that none waits for ever, stores are given in the order of
-/// their encodes, and decodes in the order of their loads: threads that give commands take turns
-/// for such a pair. A device that the host does not reach encodes on a stream of its own into the
-/// same room of its own memory; a copy brings the bytes here, and they are sealed when it has
-/// passed. So the end of an encode, and of a coded store, is the host's to wait for: only then is
-/// it known that no element was refused. A decode is ordered on streams, as a load.
+/// failed fails with the load's own error. Encodes and decodes on the host run on threads of the
+/// mover, decodes first where both could, since compute waits for them. Room for coded bytes is
+/// taken when an encode, or the load of a coded block, starts, and given back when the store or
+/// decode after it has ended; what finds none waits. So that none waits for ever, stores are given
+/// in the order of their encodes, and decodes in the order of their loads: threads that give
+/// commands take turns for such a pair. A device that the host does not reach encodes on a stream
+/// of its own into the same room of its own memory; a copy brings the bytes here, and they are
+/// sealed when it has passed. So the end of an encode, and of a coded store, is the host's to wait
+/// for: only then is it known that no element was refused. A decode is ordered on streams, as a
+/// load.
 ///
 /// Where the host cannot reach the device's memory, a store or load is a copy on the device's
 /// copy-out or copy-in stream. Between streams nothing but events orders: the copy waits there for

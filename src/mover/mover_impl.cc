@@ -52,7 +52,6 @@ Mover::Impl::Impl(
       nvme_(std::move(nvme)),
       coded_staging_(options_.coded, memory_for_coding()),
       staging_(std::ssize(options_.staging.bytes()), kStagingUnitBytes) {
-    SPILLWAY_ASSERT(device_ != nullptr, "a mover has a device");
     if (options_.measure && !device_->is_host()) {
         base_ = device_->record(device_->copy_out_stream());
         base_ns_ = steady_now_ns();

@@ -160,7 +160,7 @@ class Mover::Impl {
     void give_staging_back(Move& move);
     void enqueue_copy(Move& move);
     void advance(Lock& lock);
-    void pass_copies(Direction way, Lock& lock);
+    void pass_copies(std::deque<CommandId>& copies, Lock& lock);
     void pass_copy(Move& move, Lock& lock);
     void count(Move& move);
     void pass_stalls();
@@ -191,7 +191,8 @@ class Mover::Impl {
     std::condition_variable codec_cv_;
 
     ExtentPool staging_;
-    std::array<std::deque<CommandId>, 2> copies_;  ///< on the copy-out and copy-in stream, in order
+    enum : std::size_t { kCopyOut, kCopyIn, kDecode };
+    std::array<std::deque<CommandId>, 3> copies_;  ///< that end on these streams, in order
     std::vector<CommandId> loaded_;                ///< staging is filled, the copy in is due
     std::deque<Stall> stalls_;
     std::atomic<std::int64_t> copies_on_streams_{0};

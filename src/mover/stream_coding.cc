@@ -5,6 +5,7 @@
 // its own, between the device's memory and the same place of coded staging, and one copy on a
 // stream between both. The host writes and checks the headers.
 
+#include "base/assert.h"
 #include "base/rules.h"
 #include "codec/block.h"
 #include "mover/mover_impl.h"
@@ -16,6 +17,7 @@ namespace spillway {
 /// As much as coded staging; null where it is not to be used, or there is none. Another stream than
 /// the one that it is allocated on waits for that once.
 void* Mover::Impl::memory_for_coding() {
+    SPILLWAY_ASSERT(device_ != nullptr, "a mover has a device");
     if (device_->is_host() || options_.coded.bytes().empty()) {
         return nullptr;
     }
@@ -45,6 +47,10 @@ void Mover::Impl::enqueue_encode(Move& move) {
     for (StreamEventRef const& position : move.ready) {
         device_->wait(stream, position);
     }
+    SPILLWAY_ASSERT(
+        coded.code.encoding.raw_bytes() <= std::ssize(move.device.bytes),
+        "an encoding is of its value's bytes"
+    );
     move.begun = device_->record(stream);
     Result<void> enqueued = device_->encode(
         coded.code.encoding,
@@ -53,20 +59,22 @@ void Mover::Impl::enqueue_encode(Move& move) {
         coded.code.seed,
         stream
     );
-    move.coded = device_->record(stream);
+    move.half_ended = device_->record(stream);
+    StreamId const copy_out = device_->copy_out_stream();
+    if (keeps(Rule::coded_copy_waits_for_its_encode)) {
+        device_->wait(copy_out, move.half_ended);
+    }
+    move.half_begun = device_->record(copy_out);
     if (enqueued.ok()) {
         enqueued = enqueue_coded_copy_out(move, coded.code.encoding);
     }
-    is_on_its_way(move, device_->copy_out_stream(), enqueued);
+    is_on_its_way(move, copy_out, enqueued);
 }
 
 /// The coded bytes, and behind them some of the raw ones.
 Result<void> Mover::Impl::enqueue_coded_copy_out(Move& move, Encoding const& encoding) {
     std::span<std::byte> const to = rooms_.at(move.block).coded->beside;
     StreamId const stream = device_->copy_out_stream();
-    if (keeps(Rule::coded_copy_waits_for_its_encode)) {
-        device_->wait(stream, move.coded);
-    }
     std::int64_t const size_bytes = *encoded_bytes(encoding);
     Result<void> enqueued =
         device_->copy(to.data(), coded_staging_.on_device(to), size_bytes, stream);
@@ -81,13 +89,15 @@ Result<void> Mover::Impl::enqueue_coded_copy_out(Move& move, Encoding const& enc
     return enqueued;
 }
 
-/// What is enqueued, up to the last of it on `stream`, is looked for from now on.
+/// What is enqueued, up to the last of it on `stream`, is looked for from now on. A refusal of the
+/// device's is never one of a codec's.
 void Mover::Impl::is_on_its_way(Move& move, StreamId stream, Result<void> const& enqueued) {
     if (!enqueued.ok()) {
         move.refusal = enqueued.error();
+        move.refusal->code = Errc::io;
     }
     move.copied = device_->record(stream);
-    copies_[move.is_store() ? 0 : 1].push_back(move.fence);
+    copies_[move.is_store() ? kCopyOut : kDecode].push_back(move.fence);
     copies_on_streams_.fetch_add(1, std::memory_order_relaxed);
     ++staged_copies_;
     starter_needed_ = true;
@@ -116,7 +126,7 @@ Result<void> Mover::Impl::seal_now(Move& move, Lock& lock) {
         return sealed.error();
     }
     coded.size_bytes = std::ssize(block);
-    tally_.of(code).encode_ns += device_->elapsed_ns(move.begun, move.coded);
+    tally_.of(code).encode_ns += device_->elapsed_ns(move.begun, move.half_ended);
     count_encoded(code, coded.size_bytes, sums);
     return {};
 }
@@ -137,18 +147,22 @@ Result<void> Mover::Impl::check_now(Move& move, Lock& lock) {
 void Mover::Impl::enqueue_decode(Move& move) {
     std::span<std::byte> const from = brought_for(move);
     Encoding const encoding = rooms_.at(move.block).coded->code.encoding;
+    SPILLWAY_ASSERT(
+        encoding.raw_bytes() <= std::ssize(move.device.bytes), "a value comes back to its own size"
+    );
     std::byte* const there = coded_staging_.on_device(from);
     StreamId const copy_in = device_->copy_in_stream();
     StreamId const stream = device_->decode_stream();
     move.begun = device_->record(copy_in);
     Result<void> enqueued = device_->copy(there, from.data(), std::ssize(from), copy_in);
-    move.coded = device_->record(copy_in);
+    move.half_ended = device_->record(copy_in);
     for (StreamEventRef const& position : move.ready) {
         device_->wait(stream, position);
     }
     if (keeps(Rule::decode_waits_for_its_copy)) {
-        device_->wait(stream, move.coded);
+        device_->wait(stream, move.half_ended);
     }
+    move.half_begun = device_->record(stream);
     if (enqueued.ok()) {
         enqueued = device_->decode(encoding, there, move.device.bytes.data(), stream);
     }
@@ -162,20 +176,24 @@ void Mover::Impl::enqueue_decode(Move& move) {
 void Mover::Impl::count_coded(Move& move) {
     bool const is_store = move.is_store();
     BlockCode const& code = rooms_.at(move.block).coded->code;
-    StreamEventRef const& copy_begun = is_store ? move.coded : move.begun;
-    StreamEventRef const& copy_ended = is_store ? move.copied : move.coded;
-    StreamEventRef const& code_begun = is_store ? move.begun : move.coded;
-    StreamEventRef const& code_ended = is_store ? move.coded : move.copied;
+    struct Half {
+        StreamEventRef const& begun;
+        StreamEventRef const& ended;
+    };
+    Half const first{move.begun, move.half_ended};
+    Half const second{move.half_begun, move.copied};
+    Half const& copy = is_store ? second : first;
+    Half const& work = is_store ? first : second;
     if (options_.measure) {
-        move.on_stream = {time_of(copy_begun), time_of(copy_ended)};
-        move.on_codec = {time_of(code_begun), time_of(code_ended)};
+        move.on_stream = {time_of(copy.begun), time_of(copy.ended)};
+        move.on_codec = {time_of(work.begun), time_of(work.ended)};
     }
     (is_store ? streams_.out_bytes : streams_.in_bytes) += *encoded_bytes(code.encoding);
-    (is_store ? streams_.out_ns : streams_.in_ns) += device_->elapsed_ns(copy_begun, copy_ended);
+    (is_store ? streams_.out_ns : streams_.in_ns) += device_->elapsed_ns(copy.begun, copy.ended);
     if (!is_store) {
         CodingCounters& counters = tally_.of(code);
         counters.decoded_bytes += code.encoding.raw_bytes();
-        counters.decode_ns += device_->elapsed_ns(code_begun, code_ended);
+        counters.decode_ns += device_->elapsed_ns(work.begun, work.ended);
     }
 }
 

@@ -100,7 +100,7 @@ void Mover::Impl::enqueue_copy(Move& move) {
         return;
     }
     move.copied = device_->record(stream);
-    copies_[is_store ? 0 : 1].push_back(move.fence);
+    copies_[is_store ? kCopyOut : kCopyIn].push_back(move.fence);
     copies_on_streams_.fetch_add(1, std::memory_order_relaxed);
     if (move.route == Route::staged) {
         ++staged_copies_;
@@ -119,13 +119,13 @@ void Mover::Impl::advance(Lock& lock) {
     }
     pass_stalls();
     if (copies_on_streams_.load(std::memory_order_relaxed) > 0) {
-        pass_copies(Direction::store, lock);
-        pass_copies(Direction::load, lock);
+        for (std::deque<CommandId>& copies : copies_) {
+            pass_copies(copies, lock);
+        }
     }
 }
 
-void Mover::Impl::pass_copies(Direction way, Lock& lock) {
-    std::deque<CommandId>& copies = copies_[way == Direction::store ? 0 : 1];
+void Mover::Impl::pass_copies(std::deque<CommandId>& copies, Lock& lock) {
     while (!copies.empty()) {
         Move& move = *lanes_.find(copies.front());
         bool const is_staged_store = move.route == Route::staged && move.is_store();

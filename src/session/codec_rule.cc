@@ -102,9 +102,15 @@ Result<void> lay_over(CodecTable& table, Item const& item) {
 /// Blocks that a lossless codec is judged by, and the most that they may take of their raw bytes.
 constexpr std::int64_t kTrialBlocks = 4;
 constexpr double kMostOfRaw = 0.9;
+constexpr std::int64_t kTrialPhases = 64;
 
 double rate(std::int64_t bytes, std::int64_t ns) {
     return ns > 0 ? 1e9 * static_cast<double>(bytes) / static_cast<double>(ns) : 0;
+}
+
+/// Of two parts of a pipeline; 0: not known.
+double slower(double one, double other) {
+    return one > 0 && other > 0 ? std::min(one, other) : std::max(one, other);
 }
 
 }  // namespace
@@ -160,6 +166,9 @@ CodecRule::CodecRule(CodecTable const& table, Measures measures)
 void CodecRule::phase_begins(Phase) {
     if (!on_trial_.empty()) {
         end_trials();
+    }
+    if (++phases_ == kTrialPhases) {
+        on_trial_.clear();  // classes that this model does not save
     }
 }
 
@@ -236,8 +245,14 @@ void QpoRule::backward_needs() {
 
 QpoRates rates_of(Report const& report) {
     QpoRates rates{
-        .out = rate(report.stored_bytes, report.store_busy_ns),
-        .in = rate(report.loaded_bytes, report.load_busy_ns)};
+        .out = slower(
+            rate(report.stored_bytes, report.store_busy_ns),
+            rate(report.copy_out_bytes, report.copy_out_ns)
+        ),
+        .in = slower(
+            rate(report.loaded_bytes, report.load_busy_ns),
+            rate(report.copy_in_bytes, report.copy_in_ns)
+        )};
     std::int64_t encode_ns = 0;
     std::int64_t decode_ns = 0;
     std::int64_t encoded = 0;

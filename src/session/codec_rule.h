@@ -67,6 +67,7 @@ class CodecRule : public SaveRule {
     void end_trials();
 
     std::vector<TensorClass> on_trial_;
+    std::int64_t phases_ = 0;
 };
 
 /// QPO: a forward's tensors leave at once, but for the tail that backward needs too soon, which
@@ -86,7 +87,7 @@ class QpoRule final : public CodecRule {
 };
 
 /// What is said against a lossless codec whose blocks so far were those of `row`, on a link that
-/// takes `link` bytes a second (0: not known); empty where nothing is, or too few were seen.
+/// takes `link` bytes a second (0: not known); empty where nothing is.
 [[nodiscard]] std::string against_lossless(CodecReport const& row, double link);
 
 /// What QPO's hiding test reads of what was done so far.

@@ -178,6 +178,10 @@ TEST(CodecRule, rates_are_bytes_over_the_time_that_they_took) {
     report.store_busy_ns = 1000;
     report.loaded_bytes = 500;
     report.load_busy_ns = 1000;
+    report.copy_out_bytes = 8000;  // the tier behind it is slower
+    report.copy_out_ns = 1000;
+    report.copy_in_bytes = 400;  // slower than the tier
+    report.copy_in_ns = 1000;
     report.codecs.resize(2);
     report.codecs[0].raw_bytes = 1000;
     report.codecs[0].encode_ns = 100;
@@ -185,7 +189,7 @@ TEST(CodecRule, rates_are_bytes_over_the_time_that_they_took) {
     report.codecs[1].encode_ns = 300;
     report.codecs[1].decoded_bytes = 10;
     report.codecs[1].decode_ns = 10;
-    EXPECT_EQ(rates_of(report), (QpoRates{3e9, 0.5e9, 10e9, 1e9}));
+    EXPECT_EQ(rates_of(report), (QpoRates{3e9, 0.4e9, 10e9, 1e9}));
 }
 
 }  // namespace

@@ -172,6 +172,8 @@ class Loop {
     [[nodiscard]] HeldBytes target_of(Command const& command) const;
 
     // The part of codecs: loop_codecs.cc.
+    /// What it takes away; 0: it goes as it is.
+    [[nodiscard]] static std::int64_t away_bytes(SavedAs const& as);
     [[nodiscard]] SavedAs possible(SavedAs const& as, std::int64_t size_bytes) const;
     [[nodiscard]] Saved save_event(Backlog::Save save, Usage usage);
     void run(Command const& command);

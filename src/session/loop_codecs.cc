@@ -25,16 +25,15 @@ std::uint64_t seed_of(std::uint64_t seed, std::int64_t step, ValueId value) {
     return mixed;
 }
 
-/// What it takes away; 0: it goes as it is.
-std::int64_t away_bytes(SavedAs const& as) {
+}  // namespace
+
+std::int64_t Loop::away_bytes(SavedAs const& as) {
     if (!as.encoding) {
         return 0;
     }
     Result<std::int64_t> const size_bytes = encoded_bytes(*as.encoding);
     return size_bytes.ok() ? *size_bytes : 0;
 }
-
-}  // namespace
 
 /// Without an encoding that is of no use, or that cannot be, or that is not of all of the value. Of
 /// `lossless` only the most is known, which is a little more than the value's own bytes.

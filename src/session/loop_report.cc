@@ -128,6 +128,9 @@ void Loop::trace_ended(Completion const& ended) {
     span.lane = is_store ? Lane::copy_out : Lane::copy_in;
     span.what = name_of(is_store ? CommandKind::store : CommandKind::load);
     if (ended.on_stream.is_measured()) {
+        auto const as = encodings_.find(move.value);
+        bool const is_coded = move.kind == CommandKind::run && as != encodings_.end();
+        span.size_bytes = is_coded ? away_bytes(as->second) : move.size_bytes;
         trace_->moved(span, ended.on_stream);
     }
     bool const is_nvme = move.pool == Pool::nvme;

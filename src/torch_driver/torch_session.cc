@@ -66,8 +66,11 @@ std::shared_ptr<TorchSession> TorchSession::open(SessionOptions const& options) 
     if (options.policy == name_of(ChooserKind::planned)) {
         throw BadOption("policy", "'planned' is no policy; known are online, qpo and keep_all");
     }
-    (void)codecs_of(options);  // refused before anything is opened
+    std::optional<CodecTable> const codecs = codecs_of(options);  // refused before all is opened
     SessionDevice device = open_session_device(options);
+    if (codecs) {
+        check_codecs(options, *codecs, *device.device);
+    }
     std::unique_ptr<Tier> host = open_host(options, device);
     std::unique_ptr<Tier> nvme = open_nvme(options);
     MoverOptions mover{.staging = open_staging(options, device)};
@@ -112,7 +115,7 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     auto mover = std::make_unique<Mover>(
         device.device, std::move(host), std::move(nvme), std::move(mover_options)
     );
-    if (codecs && mover->most_coded_bytes() == 0) {
+    if (codecs && !mover->device().is_host() && mover->most_coded_bytes() == 0) {
         throw BadOption(
             "device_budget_bytes", "there is no room on the device for what is encoded"
         );

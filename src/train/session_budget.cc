@@ -14,6 +14,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -46,7 +47,10 @@ class SessionBudget : public Budget {
         }
         // Codecs round by torch's seed. Only the CPU's: nothing is asked of CUDA before it is open.
         at::Generator rounding = at::detail::getDefaultCPUGenerator();
-        rounding.set_current_seed(static_cast<std::uint64_t>(options_.seed));
+        {
+            std::lock_guard const lock(rounding.mutex());
+            rounding.set_current_seed(static_cast<std::uint64_t>(options_.seed));
+        }
         try {
             session_ = Session::open(
                 {.device_budget_bytes = options_.device_budget_bytes,

@@ -198,6 +198,16 @@ TEST(Coded, a_device_that_refuses_to_encode_loses_nothing) {
     EXPECT_GT(coded.session->report().stored_bytes, 0);
 }
 
+TEST(Coded, a_copy_that_is_refused_half_way_loses_nothing) {
+    for (std::int64_t const first :
+         {0, 1, 2, 5}) {  // of a block a copy of codes and one of samples
+        CodedRig const coded = open_coded(coded_options());
+        coded.device->copies_to_refusal = first;
+        EXPECT_TRUE(at::equal(gradient(coded.session, 2), plain_gradient_of_products(2))) << first;
+        EXPECT_GT(coded.session->report().stored_bytes, 0);
+    }
+}
+
 TEST(Coded, a_device_that_refuses_to_decode_stops_the_step) {
     CodedRig const coded = open_coded(coded_options());
     coded.device->refuses_decodes = true;
@@ -218,6 +228,7 @@ TEST(Coded, closing_waits_for_what_is_being_encoded) {
         Tensor weight = leaf(11);
         coded.session->own({weight});
         Tensor sum = recorded(coded.session, [&] { return products(weight); });
+        EXPECT_GT(coded.session->loop().ledger().leaving_bytes, 0) << "nothing leaves";
         coded = {};
         sum.reset();
     }
@@ -254,6 +265,7 @@ TEST(Coded, qpo_trains_nearly_as_plain) {
     ASSERT_FALSE(report.codecs.empty());
     for (CodecReport const& codec : report.codecs) {
         EXPECT_LT(codec.relative_l2_error(), 0.2) << codec.tensor_class;
+        EXPECT_GT(codec.decoded_bytes, 0) << codec.tensor_class;
     }
 }
 

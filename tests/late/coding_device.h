@@ -26,6 +26,15 @@ class CodingDevice final : public C10Device {
 
     bool refuses_encodes = false;
     bool refuses_decodes = false;
+    std::int64_t copies_to_refusal = -1;  ///< of those that leave; -1: none is refused
+
+    Result<void> copy(void* to, void const* from, std::int64_t size_bytes, StreamId on) override {
+        if (on == copy_out_stream() && copies_to_refusal >= 0 && copies_to_refusal-- == 0) {
+            copies_to_refusal = 7;
+            return Error{Errc::io, "no copy today", "late:0"};
+        }
+        return C10Device::copy(to, from, size_bytes, on);
+    }
 
     [[nodiscard]] bool codes(Codec const& codec) const override { return code_bits(codec) > 0; }
 
@@ -33,7 +42,7 @@ class CodingDevice final : public C10Device {
         Encoding const& encoding, void const* raw, void* coded, std::uint64_t seed, StreamId on
     ) override {
         if (refuses_encodes) {
-            return Error{Errc::io, "no kernel today", "late:0"};
+            return Error{Errc::unsupported, "no kernel today", "late:0"};
         }
         auto const raw_size = static_cast<std::size_t>(encoding.raw_bytes());
         auto const size = static_cast<std::size_t>(encoded_bytes(encoding).value());
@@ -55,7 +64,7 @@ class CodingDevice final : public C10Device {
     Result<void> decode(Encoding const& encoding, void const* coded, void* raw, StreamId on)
         override {
         if (refuses_decodes) {
-            return Error{Errc::io, "no kernel today", "late:0"};
+            return Error{Errc::unsupported, "no kernel today", "late:0"};
         }
         auto const raw_size = static_cast<std::size_t>(encoding.raw_bytes());
         auto const size = static_cast<std::size_t>(encoded_bytes(encoding).value());
