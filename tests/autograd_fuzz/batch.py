@@ -22,6 +22,9 @@ class Tally:
     programs: int = 0
     refused: int = 0
     moved_bytes: int = 0
+    coded_programs: int = 0  # in which a value left encoded
+    coded_values: int = 0
+    loaded_programs: int = 0  # in which a value came back
     known: dict[str, int] = dataclasses.field(default_factory=dict)
     failed: dict[int, str] = dataclasses.field(default_factory=dict)  # seed: the first difference
 
@@ -44,7 +47,12 @@ def run_batch(programs: list[Program], budget: Budget, folder: str, tally: Tally
     try:
         for program, events in zip(programs, expected, strict=True):
             about(program.seed)
+            coded, loaded = sessions.coded_values(), sessions.total("loaded_bytes")
             left.append((program, _compare(program, events, sessions, tally)))
+            coded = sessions.coded_values() - coded
+            tally.coded_values += coded
+            tally.coded_programs += coded > 0
+            tally.loaded_programs += sessions.total("loaded_bytes") > loaded
         _look_for_leaks(programs[-1].seed, sessions, tally)
         tally.moved_bytes += sessions.total("stored_bytes") + sessions.total("loaded_bytes")
     finally:
@@ -56,7 +64,7 @@ def run_batch(programs: list[Program], budget: Budget, folder: str, tally: Tally
 
 
 def _compare(program: Program, expected: list[Event], sessions: Sessions, tally: Tally) -> Left:
-    before = sessions.total("device_bytes")
+    before = sessions.device_bytes()
     tally.programs += 1
     events: list[Event] = []
     with contextlib.suppress(Refused):
@@ -93,9 +101,9 @@ def _plain_leaves(program: Program, device_bytes: int, results: set[int], folder
     still = Still(Budget(["64MiB"]), folder)
     try:
         for _ in range(5):
-            before = still.total("device_bytes")
+            before = still.device_bytes()
             events = interpret(program, still)
-            if still.total("device_bytes") - before >= device_bytes and results <= alive(events):
+            if still.device_bytes() - before >= device_bytes and results <= alive(events):
                 return True
         return False
     finally:

@@ -21,7 +21,7 @@ from autograd_fuzz.actions import random_program  # noqa: E402
 from autograd_fuzz.batch import Tally, quiet, run_batch  # noqa: E402
 from autograd_fuzz.program import Program, to_json  # noqa: E402
 from autograd_fuzz.shrink import shrunk  # noqa: E402
-from autograd_fuzz.systems import Budget  # noqa: E402
+from autograd_fuzz.systems import CODED_SHARE, Budget  # noqa: E402
 
 BATCH = 25
 SHARE = 100 * BATCH  # of a process: graphs that torch's own cycles keep alive keep their sessions open
@@ -29,13 +29,13 @@ HANGS_AFTER_S = 180
 FORK = mp.get_context("fork")  # the parent opens no session and runs no program, so a fork of it is whole
 
 
-def work(first: int, end: int, scratch: str, to: Connection) -> None:
+def work(first: int, end: int, scratch: str, coded_share: float, to: Connection) -> None:
     """Tells each seed before it runs, and each batch's tally."""
     quiet()
     for start in range(first, end, BATCH):
         tally = Tally()
         programs = [random_program(seed) for seed in range(start, min(start + BATCH, end))]
-        run_batch(programs, Budget.random(start), scratch, tally, to.send)
+        run_batch(programs, Budget.random(start, coded_share), scratch, tally, to.send)
         to.send(tally)
     to.send(None)
 
@@ -45,10 +45,11 @@ class Worker:
     at: int
     end: int
     scratch: str
+    coded_share: float
 
     def __post_init__(self) -> None:
         self.connection, theirs = FORK.Pipe()
-        self.process = FORK.Process(target=work, args=(self.at, self.end, self.scratch, theirs))
+        self.process = FORK.Process(target=work, args=(self.at, self.end, self.scratch, self.coded_share, theirs))
         self.process.start()
         theirs.close()
         self.heard = time.monotonic()
@@ -73,12 +74,15 @@ def add(total: Tally, more: Tally) -> None:
     total.programs += more.programs
     total.refused += more.refused
     total.moved_bytes += more.moved_bytes
+    total.coded_programs += more.coded_programs
+    total.coded_values += more.coded_values
+    total.loaded_programs += more.loaded_programs
     total.failed |= more.failed
     for name, count in more.known.items():
         total.known[name] = total.known.get(name, 0) + count
 
 
-def run_all(first: int, seeds: int, jobs: int, scratch: str) -> Tally:
+def run_all(first: int, seeds: int, jobs: int, scratch: str, coded_share: float) -> Tally:
     total = Tally()
     end = first + seeds
     pending = [(start, min(start + SHARE, end)) for start in range(first, end, SHARE)]
@@ -86,7 +90,7 @@ def run_all(first: int, seeds: int, jobs: int, scratch: str) -> Tally:
     told = time.monotonic()
     while workers or pending:
         while pending and len(workers) < jobs:
-            workers.append(Worker(*pending.pop(0), scratch))
+            workers.append(Worker(*pending.pop(0), scratch, coded_share))
         ready = wait([worker.connection for worker in workers], timeout=5)
         for worker in list(workers):
             if worker.connection in ready and worker.take(total):
@@ -124,8 +128,8 @@ def fails_alone(program: Program, budget: Budget, scratch: str) -> bool:
     return process.exitcode != 0
 
 
-def keep(seed: int, first: int, why: str, folder: pathlib.Path, scratch: str) -> None:
-    program, budget = random_program(seed), Budget.random(seed - (seed - first) % BATCH)
+def keep(seed: int, why: str, budget: Budget, folder: pathlib.Path, scratch: str) -> None:
+    program = random_program(seed)
     alone = fails_alone(program, budget, scratch)
     if alone:
         program = shrunk(program, lambda smaller: fails_alone(smaller, budget, scratch))
@@ -140,13 +144,17 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/autograd_fuzz"))
+    parser.add_argument("--coded-share", type=float, default=CODED_SHARE, help="of the batches: with an exact codec")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    total = run_all(options.first, options.seeds, options.jobs, str(options.folder))
+    total = run_all(options.first, options.seeds, options.jobs, str(options.folder), options.coded_share)
     for seed, why in sorted(total.failed.items())[:20]:
-        keep(seed, options.first, why, options.folder, str(options.folder))
+        budget = Budget.random(seed - (seed - options.first) % BATCH, options.coded_share)
+        keep(seed, why, budget, options.folder, str(options.folder))
     print(json.dumps({"seeds": options.seeds, "first": options.first, "failed": sorted(total.failed),
-                      "refused": total.refused, "known": total.known, "moved_bytes": total.moved_bytes}))
+                      "refused": total.refused, "known": total.known, "moved_bytes": total.moved_bytes,
+                      "coded_programs": total.coded_programs, "coded_values": total.coded_values,
+                      "loaded_programs": total.loaded_programs}))
     return 1 if total.failed else 0
 
 

@@ -3,7 +3,9 @@
 """The systems that programs run under beside plain autograd: Spillway's sessions, and two that are broken on
 purpose, so that a test can see that the programs notice."""
 
+import contextlib
 import dataclasses
+import itertools
 import random
 import time
 from typing import Any
@@ -13,21 +15,32 @@ import torch
 from torch import Tensor
 
 NVME_BUDGET = "12MiB"
+CODED_SHARE = 1 / 3
 
 
 @dataclasses.dataclass
 class Budget:
-    """Of one or two sessions that are open at a time; `host` as in `host_budget`, empty: none."""
+    """Of one or two sessions that are open at a time; `host` as in `host_budget`, empty: none. `coded`: the policy under
+    which each encodes what leaves, exactly; empty: that session encodes nothing. `squeezed`: what can leave has left when
+    a session is left, as programs alone seldom ask for so much room."""
 
     device: list[str]
     host: str = ""
+    coded: list[str] = dataclasses.field(default_factory=list)
+    squeezed: bool = False
 
     @staticmethod
-    def random(seed: int) -> "Budget":
+    def random(seed: int, coded_share: float = CODED_SHARE) -> "Budget":
         rng = random.Random(seed)
         sizes = ["1536KiB", "2MiB", "2MiB", "2560KiB", "3MiB", "4MiB"]
-        return Budget([rng.choice(sizes) for _ in range(2 if rng.random() < 0.25 else 1)],
-                      rng.choice(["", "", "", "512KiB", "8MiB"]))
+        device = [rng.choice(sizes) for _ in range(2 if rng.random() < 0.25 else 1)]
+        host = rng.choice(["", "", "", "512KiB", "8MiB"])
+        if rng.random() >= coded_share:
+            return Budget(device, host, squeezed=rng.random() < 0.5)
+        coded = [rng.choice(["online", "online", "qpo"]) for _ in device]
+        if device[1:] and rng.random() < 0.5:
+            coded[rng.randint(0, 1)] = ""
+        return Budget(device, host, coded, squeezed=rng.random() < 0.8)
 
 
 class Sessions:
@@ -39,9 +52,13 @@ class Sessions:
         model = torch.nn.Module()
         host = {"host_budget": budget.host} if budget.host else {}
         self._sessions: list[spillway.Session] = []
-        for device in budget.device:
+        for device, coded in itertools.zip_longest(budget.device, budget.coded, fillvalue=""):
+            codec = {"codec": "all=lossless,mask=mask"} if coded else {}
             self._sessions.append(spillway.session(
-                model, device_budget=device, nvme=folder, nvme_budget=NVME_BUDGET, policy=self.policy, **host))
+                model, device_budget=device, nvme=folder, nvme_budget=NVME_BUDGET, policy=coded or self.policy, **host,
+                **codec))
+        self._staging_bytes = self.total("device_bytes")  # for what is encoded; counted as long as they are open
+        self._squeezes = budget.squeezed
         self._entered: list[spillway.Session] = []
 
     def enter(self, which: int) -> None:
@@ -51,12 +68,23 @@ class Sessions:
         self._entered.append(session)
 
     def leave(self, which: int) -> None:
-        session = self._entered.pop()
+        session = self._entered[-1]
+        if self._squeezes:
+            _squeeze(session)
+        self._entered.pop()
         if session not in self._entered:
             session.stop()
 
     def total(self, field: str) -> int:
         return sum(session.report()[field] for session in self._sessions)
+
+    def device_bytes(self) -> int:
+        """In use by programs."""
+        return self.total("device_bytes") - self._staging_bytes
+
+    def coded_values(self) -> int:
+        """How many values left encoded so far."""
+        return sum(row["values"] for session in self._sessions for row in session.report()["codecs"])
 
     def close(self) -> None:
         while self._sessions:
@@ -65,7 +93,7 @@ class Sessions:
     def settle(self, to: int) -> int:
         """Device bytes in use; where they are more than `to`, after the copies in flight had time to end."""
         for waited in range(100):
-            now = self.total("device_bytes")
+            now = self.device_bytes()
             if now <= to:
                 break
             for session in self._sessions:  # a save takes what has ended
@@ -81,7 +109,7 @@ class Sessions:
         before = last.report()["stored_bytes"]
         last.start()
         try:
-            value = torch.zeros(130 * 128, requires_grad=True)
+            value = torch.arange(130.0 * 128, requires_grad=True)  # of which no codec makes much less
             for _ in range(100):
                 value = value.sin()
         except torch.OutOfMemoryError as full:
@@ -89,6 +117,15 @@ class Sessions:
         finally:
             last.stop()
         return "" if last.report()["stored_bytes"] > before else "nothing was stored any more"
+
+
+def _squeeze(session: spillway.Session) -> None:
+    """Asks for as much room as there can be, for a moment."""
+    limit = session.report()["device_limit_bytes"]
+    for part in range(15, 0, -1):
+        with contextlib.suppress(torch.OutOfMemoryError):
+            torch.empty(limit * part // 16, dtype=torch.uint8)
+            return
 
 
 class Still(Sessions):

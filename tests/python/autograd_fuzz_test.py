@@ -52,14 +52,17 @@ class Fuzz(unittest.TestCase):
         self.assertLess(tally.refused, 0.05 * PROGRAMS)
         self.assertLess(sum(tally.known.values()), 0.08 * PROGRAMS)
         self.assertGreater(tally.moved_bytes, PROGRAMS * 50_000)
+        self.assertGreater(tally.loaded_programs, 0.1 * PROGRAMS)
+        self.assertGreater(tally.coded_programs, 0.1 * PROGRAMS)
 
     def test_programs_that_failed_once(self):
         for file in sorted(REGRESSIONS.glob("*.json")):
             for device in ("1536KiB", "3MiB"):
                 with self.subTest(file.stem, budget=device):
-                    tally = batch.Tally()
-                    self.run_all([from_json(file.read_text())], Budget([device]), tally)
-                    self.assertEqual((tally.failed, tally.refused, tally.known), ({}, 0, {}))
+                    for coded in ([], ["online"]):
+                        tally = batch.Tally()
+                        self.run_all([from_json(file.read_text())], Budget([device], coded=coded), tally)
+                        self.assertEqual((tally.failed, tally.refused, tally.known), ({}, 0, {}), coded)
 
     def test_known_differences_are_still_there(self):
         for file in sorted((REGRESSIONS / "known").glob("*.json")):
