@@ -8,18 +8,18 @@
 # the narrow headers that it needs; with ALL, for builds that only tests run, it has it, too.
 set(SPILLWAY_TORCH_PCH ON CACHE STRING "Precompile torch's headers: ON, OFF, or ALL")
 
+if(SPILLWAY_TORCH_PCH)  # here, at the same path in every build, so that ccache knows its users again
+  set(source ${CMAKE_BINARY_DIR}/torch_pch.cc)
+  file(GENERATE OUTPUT ${source} CONTENT "// Only so that the precompiled header has an owner.\n")
+  add_library(spillway_torch_pch OBJECT EXCLUDE_FROM_ALL ${source})
+  target_link_libraries(spillway_torch_pch PRIVATE spillway_flags torch_lite dep_threads)
+  target_precompile_headers(spillway_torch_pch PRIVATE
+    <ATen/ATen.h> <torch/csrc/autograd/variable.h>
+    <torch/csrc/autograd/generated/variable_factories.h>)
+endif()
+
 function(spillway_torch_pch target)
-  if(NOT SPILLWAY_TORCH_PCH)
-    return()
+  if(SPILLWAY_TORCH_PCH)
+    target_precompile_headers(${target} REUSE_FROM spillway_torch_pch)
   endif()
-  if(NOT TARGET spillway_torch_pch)
-    set(source ${CMAKE_BINARY_DIR}/torch_pch.cc)
-    file(GENERATE OUTPUT ${source} CONTENT "// Only so that the precompiled header has an owner.\n")
-    add_library(spillway_torch_pch OBJECT ${source})
-    target_link_libraries(spillway_torch_pch PRIVATE spillway_flags torch_lite dep_threads)
-    target_precompile_headers(spillway_torch_pch PRIVATE
-      <ATen/ATen.h> <torch/csrc/autograd/variable.h>
-      <torch/csrc/autograd/generated/variable_factories.h>)
-  endif()
-  target_precompile_headers(${target} REUSE_FROM spillway_torch_pch)
 endfunction()

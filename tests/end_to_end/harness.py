@@ -14,6 +14,10 @@ BUILD = pathlib.Path(os.environ.get("SPILLWAY_BINARY_DIR", ROOT / "build" / "tor
 PROGRAM = BUILD / "bin" / "spillway"
 PLAIN = BUILD / "bench" / "plain_train"
 LIMIT_S = 300
+# Under a sanitizer a run takes seconds to begin: what says nothing of memory that another case does not is left to
+# the build that users run.
+SANITIZED = BUILD.name.startswith("asan")
+ELSEWHERE = "said by the build that users run; under a sanitizer budgets, checkpoints, replays and full disks are"
 
 # A model of seconds, whose saved tensors are some 40 MB a step.
 SMALL = ["--layers", "3", "--width", "128", "--sequence", "256", "--batch", "8"]

@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from harness import LIMIT_S, PLAIN, PROGRAM, SMALL, TINY, InFolder
+from harness import ELSEWHERE, LIMIT_S, PLAIN, PROGRAM, SANITIZED, SMALL, TINY, InFolder
 
 
 class Help(InFolder):
@@ -27,6 +27,7 @@ class Help(InFolder):
             self.assertRegex(line, r"\[[^\]]+\]$", line)
 
 
+@unittest.skipIf(SANITIZED, ELSEWHERE)
 class Results(InFolder):
     def test_hold_what_is_known_of_a_plain_run(self):
         found = self.trained(*TINY, "--steps", "3")
@@ -137,6 +138,7 @@ class Budget(InFolder):
         self.assertEqual(list((self.folder / "nvme").iterdir()), [])
 
 
+@unittest.skipIf(SANITIZED, ELSEWHERE)
 class Told(InFolder):
     """The table, and the trace for viewers."""
 
@@ -277,6 +279,7 @@ class Checkpoint(InFolder):
         self.assertEqual((found["ok"], found["steps"], found["first_step"]), (True, 0, 1))
 
 
+@unittest.skipIf(SANITIZED, ELSEWHERE)
 class Interrupted(InFolder):
     LONG = [*TINY, "--steps", "1000000"]
 
@@ -326,6 +329,7 @@ class Interrupted(InFolder):
         self.fail("the run did not get that far")
 
 
+@unittest.skipIf(SANITIZED, ELSEWHERE)
 class Killed(InFolder):
     WIDE = ["--layers", "2", "--width", "512", "--sequence", "8", "--batch", "1"]
 
