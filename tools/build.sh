@@ -28,6 +28,8 @@ if [[ $preset =~ ^(torch|gpu|mutants|asan)$ ]]; then
     # shellcheck disable=SC2086  # no version is no argument
     python=$(tools/setup.sh torch $torch)
     options=("-DSPILLWAY_PYTHON=$python")
+    # Another torch than the default one is there for its tests; which headers a file names, that one sees.
+    [[ -n $torch ]] && options+=(-DSPILLWAY_TORCH_PCH=ALL)
 fi
 
 mkdir -p "$folder"
