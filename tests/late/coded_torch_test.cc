@@ -8,7 +8,6 @@
 #include "late/coding_device.h"
 #include "late/late_session.h"
 #include "late/test_support.h"
-#include "torch_driver/device_allocator.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +18,6 @@ namespace spillway {
 namespace {
 
 constexpr bool kOwnThread = true;
-constexpr std::int64_t kCodedBytes = 64 * 1024;
 constexpr int kProducts = 24;
 
 std::int64_t limit() {
@@ -31,37 +29,6 @@ SessionOptions coded_options(char const* codecs = "linear_input=affine8:group=25
     options.lossy = true;
     options.codecs = codecs;
     return options;
-}
-
-struct CodedRig {
-    std::shared_ptr<CodingDevice> device;
-    std::shared_ptr<TorchSession> session;
-};
-
-/// Values leave for pinned memory, or, where there is one, for `tier`.
-CodedRig open_coded(
-    SessionOptions const& options, std::unique_ptr<Tier> tier = nullptr, bool own_thread = false
-) {
-    c10::Device const where(c10::kPrivateUse1, 0);
-    auto const device = std::make_shared<CodingDevice>(
-        where, *install_device_allocator(where.type()), options.device_budget_bytes
-    );
-    SessionDevice opened{
-        device,
-        {.device = where, .free_block = device->deleter()},
-        [device](std::int64_t size_bytes) { return device->host_memory(size_bytes); }};
-    MoverOptions mover = mover_options(own_thread);
-    mover.coded = device->host_memory(kCodedBytes).value();
-    bool const is_staged = tier != nullptr;
-    if (is_staged) {
-        mover.staging = device->host_memory(values(4)).value();
-    }
-    auto host = is_staged ? nullptr : HostTier::open(device->host_memory(values(1024)).value());
-    auto session = TorchSession::open_on(
-        options, std::move(opened), std::move(host), std::move(tier), std::move(mover)
-    );
-    allocate_from(session, false);
-    return {device, session};
 }
 
 std::unique_ptr<FaultyTier> memory(std::vector<Fault> faults = {}) {
@@ -93,6 +60,9 @@ Tensor products(Tensor const& weight, bool with_nan = false) {
 
 /// What `steps` leave in the gradient.
 Tensor gradient(std::shared_ptr<TorchSession> const& session, int steps, bool with_nan = false) {
+    if (session != nullptr) {
+        allocate_from(session, false);
+    }
     Tensor weight = leaf(11);
     if (session != nullptr) {
         session->own({weight});
@@ -145,6 +115,18 @@ TEST(Coded, steps_over_a_tier_behind_staging_have_the_plain_bits) {
 TEST(Coded, steps_with_threads_of_the_movers_have_the_plain_bits) {
     expect_plain_bits(open_coded(coded_options(), memory(), kOwnThread), 2);
     expect_plain_bits(open_coded(coded_options(), nullptr, kOwnThread), 2);
+}
+
+/// The runtime's suite runs on such sessions, too (suite_torch_test.cc).
+TEST(Coded, values_that_leave_by_ticket_have_the_plain_bits) {
+    for (bool const is_staged : {false, true}) {
+        CodedRig const coded = open_by_ticket(small_options(), is_staged ? memory() : nullptr);
+        expect_steps_like_plain(coded.session, 5, 2);
+        Report const report = coded.session->report();
+        ASSERT_FALSE(report.codecs.empty());
+        EXPECT_GT(report.codecs.front().values, 20);
+        EXPECT_GT(report.codecs.front().decoded_bytes, values(20));
+    }
 }
 
 TEST(Coded, what_a_codec_refuses_leaves_as_it_is) {
@@ -225,6 +207,7 @@ TEST(Coded, a_device_that_refuses_to_decode_stops_the_step) {
 TEST(Coded, closing_waits_for_what_is_being_encoded) {
     for (bool const own_thread : {false, true}) {
         CodedRig coded = open_coded(coded_options(), memory(), own_thread);
+        allocate_from(coded.session, false);
         Tensor weight = leaf(11);
         coded.session->own({weight});
         Tensor sum = recorded(coded.session, [&] { return products(weight); });
@@ -239,6 +222,7 @@ TEST(Coded, qpo_trains_nearly_as_plain) {
     options.policy = "qpo";
     options.device_budget_bytes = values(20) + kCodedBytes;
     CodedRig const coded = open_coded(options);
+    allocate_from(coded.session, false);
     auto const train = [](std::shared_ptr<TorchSession> const& session) {
         Tensor weight = leaf(5);
         if (session != nullptr) {

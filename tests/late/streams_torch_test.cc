@@ -42,6 +42,13 @@ void expect_like_plain_in(std::shared_ptr<TorchSession> const& session, Program 
     EXPECT_GT(session->report().stored_bytes, 0) << "moved nothing";
 }
 
+/// Where values leave for, and whether encoded, is the seed's to say.
+std::shared_ptr<TorchSession> open(std::int64_t limit_bytes = values(12)) {
+    return suite().open(
+        small_options(limit_bytes), std::make_unique<MemoryTier>(values(1024)), true
+    );
+}
+
 /// On a device: `body` on another stream, with waits before and after. On the CPU: `body`.
 void on_side(c10::Stream const& side, std::function<void()> const& body) {
     if (here().is_cpu()) {
@@ -66,7 +73,7 @@ Tensor const& used_on(c10::Stream const& stream, Tensor const& tensor) {
 
 TEST(Streams, a_value_made_on_another_stream_is_stored_after_it) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(small_options()), [&](auto const& record) {
+    expect_like_plain_in(open(), [&](auto const& record) {
         Tensor x = leaf(70);
         Tensor y = record([&] {
             Tensor a;
@@ -92,7 +99,7 @@ Tensors blocks_of(c10::Stream const& side, Tensor const& x, int count) {
 TEST(Streams, a_block_of_another_stream_is_stored_and_freed_after_its_user) {
     // No block is recorded: the graph holds them all until that stream has waited for this one.
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(small_options(values(14))), [&](auto const& record) {
+    expect_like_plain_in(open(values(14)), [&](auto const& record) {
         Tensor x = leaf(71);
         Tensor y = record([&] {
             Tensor sum = at::zeros({}, here());
@@ -114,7 +121,7 @@ TEST(Streams, a_block_of_another_stream_is_stored_and_freed_after_its_user) {
 
 TEST(Streams, a_value_that_two_streams_saved_comes_back_for_both) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(small_options()), [&](auto const& record) {
+    expect_like_plain_in(open(), [&](auto const& record) {
         Tensor x = leaf(72);
         Tensor y = record([&] {
             Tensor sum = at::zeros({}, here());
@@ -136,7 +143,7 @@ TEST(Streams, a_value_that_two_streams_saved_comes_back_for_both) {
 
 TEST(Streams, a_value_that_no_gradient_orders_is_held_for_both_its_streams) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(small_options(values(16))), [&](auto const& record) {
+    expect_like_plain_in(open(values(16)), [&](auto const& record) {
         Tensor x = leaf(78);
         Tensor z = leaf(79);
         Tensor y = record([&] {
@@ -161,7 +168,7 @@ TEST(Streams, a_value_that_no_gradient_orders_is_held_for_both_its_streams) {
 
 TEST(Streams, a_value_that_comes_back_for_one_stream_is_waited_for_by_the_others) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(small_options(values(16))), [&](auto const& record) {
+    expect_like_plain_in(open(values(16)), [&](auto const& record) {
         Tensor x = leaf(85);
         Tensor z = leaf(86);
         Tensor y = record([&] {
@@ -222,7 +229,7 @@ void read_before_it_leaves(std::function<Tensor(Tensor const& sine)> const& read
         return Tensors{value, x.grad()};
     };
     for (int others = 10; others < 30; others += 2) {
-        expect_like_plain_in(open_on_host(small_options(values(32))), [&](auto const& record) {
+        expect_like_plain_in(open(values(32)), [&](auto const& record) {
             return program(record, others);
         });
     }
@@ -246,7 +253,7 @@ TEST(Streams, a_saved_value_that_a_backward_read_is_freed_after_it) {
 /// Values that came back are read on another stream, and freed while the device has events or not.
 void read_on_another_stream(bool has_events) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(small_options()), [&](auto const& record) {
+    expect_like_plain_in(open(), [&](auto const& record) {
         Tensor x = leaf(88);
         Tensor there = at::zeros({}, here());
         used_on(side, there);
@@ -288,7 +295,7 @@ TEST(Streams, a_value_that_came_back_may_be_recorded_for_another_stream) {
 
 TEST(Streams, a_value_that_has_just_left_is_wanted_back) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(small_options(values(18))), [&](auto const& record) {
+    expect_like_plain_in(open(values(18)), [&](auto const& record) {
         Tensor x = leaf(84);
         Tensor y = record([&] {
             Tensor sum = at::zeros({}, here());
@@ -311,7 +318,7 @@ TEST(Streams, a_value_that_has_just_left_is_wanted_back) {
 
 TEST(Streams, backward_on_other_streams_than_the_loads_were_asked_on) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open_on_host(small_options()), [&](auto const& record) {
+    expect_like_plain_in(open(), [&](auto const& record) {
         Tensor x = leaf(73);
         Tensor y = record([&] {
             Tensor a = chain(x);
@@ -340,7 +347,7 @@ struct Hungry : torch::autograd::Function<Hungry> {
 };
 
 TEST(Streams, a_large_allocation_in_backward_takes_read_ahead_back) {
-    expect_like_plain_in(open_on_host(small_options(values(16))), [&](auto const& record) {
+    expect_like_plain_in(open(values(16)), [&](auto const& record) {
         Tensor x = leaf(74);
         Tensor y = record([&] {
             Tensor const a = Hungry::apply(chain(x));

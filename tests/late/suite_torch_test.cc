@@ -8,6 +8,7 @@
 //   spillway_late_torch_test --gtest_repeat=200 --gtest_random_seed=1000    seeds 1000 to 1199
 
 #include "base/rules.h"
+#include "late/coding_device.h"
 #include "late/late.h"
 #include "late/late_session.h"
 #include "late/test_support.h"
@@ -135,9 +136,13 @@ Suite const& suite() {
             .rows = 32,
             .open = [](SessionOptions options, std::unique_ptr<Tier> tier, bool any) {
                 options.device = "late";
-                // Even seeds leave for pinned memory, odd ones for a tier behind staging.
-                return any && seed % 2 == 0 ? open_on_host(options)
-                                            : open_staged(options, std::move(tier));
+                // Even seeds leave for pinned memory, odd ones for a tier behind staging; of four
+                // two encoded.
+                bool const on_host = any && seed % 2 == 0;
+                if (seed % 4 > 1) {
+                    return open_by_ticket(options, on_host ? nullptr : std::move(tier)).session;
+                }
+                return on_host ? open_on_host(options) : open_staged(options, std::move(tier));
             }};
     }();
     return late_suite;
