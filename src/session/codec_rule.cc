@@ -164,11 +164,10 @@ CodecRule::CodecRule(CodecTable const& table, Measures measures)
 }
 
 void CodecRule::phase_begins(Phase) {
-    if (!on_trial_.empty()) {
+    // After a while what is still on trial may be of no tensor of this model: looked at less often.
+    bool const is_looked_at = ++phases_ <= kTrialPhases || phases_ % kTrialPhases == 0;
+    if (is_looked_at && !on_trial_.empty()) {
         end_trials();
-    }
-    if (++phases_ == kTrialPhases) {
-        on_trial_.clear();  // classes that this model does not save
     }
 }
 

@@ -171,6 +171,24 @@ TEST(CodecRule, a_lossless_codec_that_shrinks_too_little_or_is_too_slow_is_given
     }
 }
 
+TEST(CodecRule, a_lossless_codec_is_judged_however_late_the_first_block_leaves) {
+    Report report;
+    CodecRule rule(laid("all=lossless"), {[] { return std::int64_t{0}; }, [&] { return report; }});
+    for (int phase = 0; phase < 1000; ++phase) {
+        rule.phase_begins(Phase::forward);
+    }
+    CodecReport& row = report.codecs.emplace_back();
+    row.tensor_class = "norm_input";
+    row.codec = "lossless";
+    row.values = 4;
+    row.raw_bytes = row.encoded_bytes = 1'000'000;
+    for (int phase = 0; phase < 100; ++phase) {
+        rule.phase_begins(Phase::forward);
+    }
+    EXPECT_FALSE(rule.of(floats(TensorClass::norm_input)).encoding);
+    EXPECT_TRUE(rule.of(floats(TensorClass::linear_input)).encoding) << "another class";
+}
+
 TEST(CodecRule, rates_are_bytes_over_the_time_that_they_took) {
     Report report;
     EXPECT_EQ(rates_of(report), QpoRates{});

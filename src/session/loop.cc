@@ -214,6 +214,7 @@ void Loop::begin_step(std::int64_t step) {
     {
         std::lock_guard const lock(mutex_);
         step_ = step;
+        first_of_step_ = {};
         failed_.clear();
         take_queued(commands);
         if (trace_) {
@@ -286,7 +287,10 @@ bool Loop::saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot, Sav
 }
 
 void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs const& asked) {
-    SavedAs const as = possible(asked, size_bytes);
+    SavedAs as = possible(asked, size_bytes);
+    if (as.encoding) {
+        as.seed = seed_of(value);
+    }
     if (saved_quietly(value, size_bytes, slot, as)) {
         return;
     }

@@ -42,7 +42,7 @@ struct LoopOptions {
     std::string trace_file;
     bool keep_trace = false;  ///< without a file, too: for `write_trace_now`; of fewer steps
     NonFinite non_finite = NonFinite::keep;
-    std::uint64_t seed = 0;  ///< of stochastic codecs: equal runs of equal seeds give equal bits
+    std::uint64_t seed = 0;  ///< of stochastic codecs: equal steps of equal seeds give equal bits
 };
 
 /// Thread  program events from any number of program threads, which take turns: a reply is carried
@@ -180,6 +180,7 @@ class Loop {
     void encode(Command const& command);
     void decode(Command const& command);
     [[nodiscard]] Failed failed(Completion const& ended, std::optional<Moving> const& moved);
+    std::uint64_t seed_of(ValueId value);
     void encode_refused(ValueId value, Error const& error);
     [[nodiscard]] std::optional<Error> refusal_of(ValueId value) const;
     void add_codecs(Report& report) const;
@@ -222,6 +223,7 @@ class Loop {
     Journeys journeys_;
     Phase phase_ = Phase::setup;
     std::int64_t step_ = 0;
+    ValueId first_of_step_;        ///< the first that may be encoded
     std::int64_t peak_bytes_ = 0;  ///< of the device, since the last event
     Report report_;
 

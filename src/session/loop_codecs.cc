@@ -13,10 +13,9 @@ namespace spillway {
 
 namespace {
 
-/// Equal for equal runs: values are numbered in the order of their saving.
-std::uint64_t seed_of(std::uint64_t seed, std::int64_t step, ValueId value) {
+std::uint64_t mixed_of(std::uint64_t seed, std::int64_t step, std::int64_t in_step) {
     std::uint64_t mixed = seed;
-    for (std::int64_t const part : {step, value.number}) {
+    for (std::int64_t const part : {step, in_step}) {
         mixed += 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(part);
         mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9U;
         mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebU;
@@ -26,6 +25,15 @@ std::uint64_t seed_of(std::uint64_t seed, std::int64_t step, ValueId value) {
 }
 
 }  // namespace
+
+/// Equal for equal steps, whatever came before: values are numbered in the order of their saving.
+std::uint64_t Loop::seed_of(ValueId value) {
+    std::lock_guard const lock(mutex_);
+    if (!first_of_step_.valid()) {
+        first_of_step_ = value;
+    }
+    return mixed_of(options_.seed, step_, value.number - first_of_step_.number);
+}
 
 std::int64_t Loop::away_bytes(SavedAs const& as) {
     if (!as.encoding) {
@@ -101,10 +109,8 @@ void Loop::run(Command const& command) {
 
 void Loop::encode(Command const& command) {
     SavedAs as;
-    std::int64_t step = 0;
     {
         std::lock_guard const lock(mutex_);
-        step = step_;
         if (auto const at = encodings_.find(command.value); at != encodings_.end()) {
             as = at->second;
         }
@@ -123,9 +129,7 @@ void Loop::encode(Command const& command) {
         }
     }
     BlockCode const code{
-        .encoding = *as.encoding,
-        .seed = seed_of(options_.seed, step, command.value),
-        .label = name_of(as.tensor_class)};
+        .encoding = *as.encoding, .seed = as.seed, .label = name_of(as.tensor_class)};
     mover_->encode(command.id, command.block, std::move(source), code, command.after);
 }
 
@@ -160,7 +164,12 @@ void Loop::encode_refused(ValueId value, Error const& error) {
         journey.codec.reset();
         journey.was_refused = true;
     }
-    if (options_.non_finite == NonFinite::refuse && encodings_.contains(value)) {
+    if (options_.non_finite != NonFinite::refuse) {
+        return;
+    }
+    auto const at = encodings_.find(value);
+    // What is no mask may be any numbers: that is no fault of the program's.
+    if (at != encodings_.end() && at->second.encoding->codec.kind != CodecKind::mask) {
         refused_.emplace(value, error);
         any_refused_ = true;
     }

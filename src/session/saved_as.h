@@ -13,7 +13,8 @@
 
 namespace spillway {
 
-/// What becomes of a value that its codec cannot give back: NaN, infinity, a third value.
+/// What becomes of a value with NaN or infinity that its codec cannot give back. Of what is no mask
+/// nothing is refused: it goes as it is.
 enum class NonFinite : std::uint8_t {
     keep,    ///< it goes as it is, exact
     refuse,  ///< the step stops where the value is needed
@@ -23,6 +24,7 @@ struct SavedAs {
     std::optional<Encoding> encoding = std::nullopt;  ///< none: it goes as it is
     Advice advice = Advice::when_asked;
     TensorClass tensor_class = TensorClass::other;
+    std::uint64_t seed = 0;  ///< of stochastic rounding; the loop's to say
 
     bool operator==(SavedAs const&) const = default;
 };

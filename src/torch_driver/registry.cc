@@ -187,7 +187,10 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh&
         known->second = ValueId{next_value_};  // written in place since: another value
     }
     auto const storage_bytes = static_cast<std::int64_t>(storage->nbytes());
-    fresh = {device_.rounded(storage_bytes), slot_of(hook.origin_), storage_bytes, saver};
+    bool const is_whole =
+        tensor.is_non_overlapping_and_dense() &&
+        tensor.numel() * static_cast<std::int64_t>(tensor.element_size()) == storage_bytes;
+    fresh = {device_.rounded(storage_bytes), slot_of(hook.origin_), storage_bytes, is_whole, saver};
     hook.value_ = ValueId{next_value_++};
     hook.filed_ = &entries_[hook.value_];
     hook.filed_->hooks.push_back(&hook);

@@ -70,6 +70,7 @@ class Registry final : public Driver {
         std::int64_t size_bytes = 0;  ///< as the device rounds
         Slot slot;
         std::int64_t storage_bytes = 0;  ///< as torch asked
+        bool is_whole = false;           ///< the tensor has every element of its storage
         SaverClass saver;                ///< where classes are told
     };
 

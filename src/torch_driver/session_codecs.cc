@@ -6,10 +6,16 @@
 #include "base/clock.h"
 #include "base/units.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <c10/util/hash.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <functional>
 #include <string>
+#include <string_view>
 
 namespace spillway {
 
@@ -65,6 +71,18 @@ ChooserKind chooser_of(SessionOptions const& options) {
         );
     }
     return *chooser;
+}
+
+std::uint64_t rounding_seed_of(SessionOptions const& options) {
+    static std::atomic<std::uint64_t> opened = 0;
+    std::uint64_t const number = opened++;
+    if (options.rounding_seed >= 0) {
+        return static_cast<std::uint64_t>(options.rounding_seed);
+    }
+    char const* const rank = std::getenv("RANK");
+    std::size_t const of_rank = std::hash<std::string_view>()(rank == nullptr ? "" : rank);
+    std::uint64_t const of_torch = at::detail::getDefaultCPUGenerator().current_seed();
+    return c10::hash_combine(of_rank, c10::hash_combine(of_torch, number));
 }
 
 NonFinite non_finite_of(SessionOptions const& options) {

@@ -31,6 +31,9 @@ void check_codecs(SessionOptions const& options, CodecTable const& table, Device
 /// Throws  BadOption
 [[nodiscard]] ChooserKind chooser_of(SessionOptions const& options);
 
+/// Another one for each session that this process opens, unless the options say which.
+[[nodiscard]] std::uint64_t rounding_seed_of(SessionOptions const& options);
+
 /// Throws  BadOption
 [[nodiscard]] NonFinite non_finite_of(SessionOptions const& options);
 

@@ -11,7 +11,6 @@
 #include "torch_driver/session_codecs.h"
 #include "torch_driver/torch_version.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/function.h>
@@ -97,7 +96,7 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     loop.trace_file = options.trace_file;
     loop.keep_trace = options.keep_trace;
     loop.non_finite = non_finite_of(options);
-    loop.seed = at::detail::getDefaultCPUGenerator().current_seed();
+    loop.seed = rounding_seed_of(options);
     if (codecs) {
         check_codecs(options, *codecs, *device.device);
         if (mover_options.coded.bytes().empty()) {
@@ -198,7 +197,10 @@ SavedAs TorchSession::ask_rule(Registry::Fresh const& fresh, bool is_in_backward
     }
     std::lock_guard const lock(rule_mutex_);
     SavedAs as = rule_->of(tensor);
-    if (exact_ && as.encoding && is_lossy(as.encoding->codec)) {
+    // Elements that nobody saved would be in the groups of those that somebody did.
+    bool const is_exact =
+        exact_ || !fresh.is_whole || at::globalContext().deterministicAlgorithms();
+    if (is_exact && as.encoding && is_lossy(as.encoding->codec)) {
         as.encoding.reset();
     }
     return as;

@@ -11,10 +11,7 @@
 #include "train/device.h"
 #include "train/run.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -45,12 +42,6 @@ class SessionBudget : public Budget {
         if (options_.device_budget_bytes == 0) {
             return;
         }
-        // Codecs round by torch's seed. Only the CPU's: nothing is asked of CUDA before it is open.
-        at::Generator rounding = at::detail::getDefaultCPUGenerator();
-        {
-            std::lock_guard const lock(rounding.mutex());
-            rounding.set_current_seed(static_cast<std::uint64_t>(options_.seed));
-        }
         try {
             session_ = Session::open(
                 {.device_budget_bytes = options_.device_budget_bytes,
@@ -67,6 +58,7 @@ class SessionBudget : public Budget {
                  .lossy = options_.lossy,
                  .codecs = options_.codec,
                  .nonfinite = options_.nonfinite,
+                 .rounding_seed = options_.seed,
                  .nvme_rate_bytes_per_s = options_.nvme_rate_bytes_per_s}
             );
         } catch (BadOption const& bad) {
