@@ -62,6 +62,17 @@ class Group {
         add(flag, to, help, otherwise)->check(check(not_empty))->type_name(type);
     }
 
+    /// Separated by commas, or given several times.
+    void list(
+        char const* flag, std::string& to, std::string const& help, std::string const& otherwise
+    ) {
+        add(flag, to, help, otherwise)
+            ->check(check(not_empty))
+            ->type_name("LIST")
+            ->delimiter(',')
+            ->multi_option_policy(CLI::MultiOptionPolicy::Join);
+    }
+
     void yes(char const* flag, bool& to, std::string const& help) {
         app_.add_flag(flag, to, help + " [off]")->group(name_);
     }
@@ -229,12 +240,13 @@ void add_codecs(CLI::App& app, TrainOptions& options) {
     group.yes(
         "--lossy", options.lossy, "let codecs lose something; without it what would is refused"
     );
-    group.word(
+    group.list(
         "--codec",
         options.codec,
         "in place of the policy's: affine4, for inputs of linear layers, convolutions, norms and "
-        "activations; CLASS=CODEC for one class; all=lossless; several with commas",
-        "LIST",
+        "activations; CLASS=CODEC for one class (linear_input, convolution_input, norm_input, "
+        "activation_input, relu_output, mask, attention, statistics, index, other); "
+        "affine4:group=128,stochastic,absmax; all=lossless; `spillway codecs` lists them",
         "the policy's own"
     );
     group.word(

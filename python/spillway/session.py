@@ -109,6 +109,13 @@ def _device_bytes(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
 
 
+def _rank() -> int:
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank()
+    rank = os.environ.get("RANK", "")
+    return int(rank) if rank.isdecimal() else 0
+
+
 class Session:
     """What autograd saves while this is entered waits off the device where the budget asks for it, and is back
     before backward needs it. Entered and left as often as there are steps, each time on one thread.
@@ -163,6 +170,7 @@ class Session:
             lossy,
             codecs,
             nonfinite,
+            _rank(),
         )
         try:
             self._own()

@@ -75,6 +75,9 @@ Result<void> lay_over(CodecTable& table, Item const& item) {
     if (codec->kind == CodecKind::sign && item.name != name_of(TensorClass::relu_output)) {
         return unknown(item.text, "'sign' keeps signs alone: it is for relu_output");
     }
+    if (codec->kind == CodecKind::mask && item.name.empty()) {
+        return unknown(item.text, "'mask' keeps two values alone: name the class, as mask=mask");
+    }
     if (item.name.empty()) {
         for (TensorClass const each : kMayBeLossy) {
             table[at(each)] = *codec;
@@ -126,7 +129,14 @@ CodecTable qpo_table() {
 }
 
 Result<CodecTable> with_codecs(CodecTable table, std::string_view text) {
+    std::vector<std::string_view> names;
     for (Item const& item : items_of(text)) {
+        if (std::find(names.begin(), names.end(), item.name) != names.end()) {
+            std::string const twice =
+                item.name.empty() ? "what names no class" : std::string(item.name);
+            return unknown(text, twice + " is there twice");
+        }
+        names.push_back(item.name);
         Result<void> const laid = lay_over(table, item);
         if (!laid.ok()) {
             return laid.error();
@@ -147,7 +157,13 @@ SavedAs leaves_by(CodecTable const& table, SavedTensor const& tensor) {
     SavedAs as{.tensor_class = tensor.tensor_class};
     if (codec.kind != CodecKind::identity && tensor.element && tensor.count > 0) {
         Encoding const encoding{codec, *tensor.element, tensor.count};
-        if (encoded_bytes(encoding).ok()) {  // or it is of a type that the codec does not take
+        bool const is_unasked =
+            std::find(kMayBeLossy.begin(), kMayBeLossy.end(), tensor.tensor_class) !=
+            kMayBeLossy.end();
+        // What nobody saved would be in the groups of what somebody did.
+        bool const shares_groups = !tensor.is_whole && codec.group > 0 && is_unasked;
+        if (!shares_groups &&
+            encoded_bytes(encoding).ok()) {  // or it is of a type that the codec does not take
             as.encoding = encoding;
         }
     }

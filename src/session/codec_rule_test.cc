@@ -82,6 +82,9 @@ TEST(CodecRule, what_cannot_be_is_named) {
     EXPECT_NE(refusal("sign").find("relu_output"), std::string::npos);
     EXPECT_NE(refusal("norm_input=sign").find("relu_output"), std::string::npos);
     EXPECT_EQ(refusal("relu_output=sign"), "");
+    EXPECT_NE(refusal("mask").find("mask=mask"), std::string::npos);
+    EXPECT_NE(refusal("mask=mask,mask=lossless").find("mask is there twice"), std::string::npos);
+    EXPECT_NE(refusal("affine4,other=nf4,affine8:absmax").find("twice"), std::string::npos);
 }
 
 TEST(CodecRule, tensors_leave_by_their_class_where_the_codec_takes_their_type) {
@@ -98,6 +101,12 @@ TEST(CodecRule, tensors_leave_by_their_class_where_the_codec_takes_their_type) {
     EXPECT_FALSE(leaves_by(table, bytes).encoding) << "doubles, say";
     bytes.element.reset();
     EXPECT_FALSE(leaves_by(table, bytes).encoding);
+    SavedTensor part = floats(TensorClass::linear_input);
+    part.is_whole = false;
+    EXPECT_FALSE(leaves_by(table, part).encoding) << "others' numbers in its groups";
+    EXPECT_TRUE(leaves_by(laid("linear_input=lossless"), part).encoding);
+    part.tensor_class = TensorClass::attention;
+    EXPECT_TRUE(leaves_by(laid("attention=affine8"), part).encoding) << "named";
     bytes = floats(TensorClass::mask);
     bytes.element = Element::u8;
     EXPECT_TRUE(leaves_by(table, bytes).encoding);

@@ -19,6 +19,7 @@ struct SavedTensor {
     std::optional<Element> element;  ///< none: of a type that no lossy codec takes
     std::int64_t count = 0;          ///< elements of its storage; 0: without `element`
     std::int64_t size_bytes = 0;     ///< of the storage, as the device rounds
+    bool is_whole = true;            ///< the tensor has every element of its storage
     Phase phase = Phase::forward;
     std::int64_t step = 0;
 };

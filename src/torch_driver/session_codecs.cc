@@ -12,10 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
-#include <functional>
 #include <string>
-#include <string_view>
 
 namespace spillway {
 
@@ -56,6 +53,9 @@ void refuse_lossy(SessionOptions const& options, std::string const& why) {
     if (!options.codecs.empty()) {
         throw BadOption("codecs", named(options) + "is of no use: " + why);
     }
+    if (options.nonfinite == "refuse") {
+        throw BadOption("nonfinite", "'refuse' is of no use: " + why);
+    }
 }
 
 }  // namespace
@@ -79,10 +79,10 @@ std::uint64_t rounding_seed_of(SessionOptions const& options) {
     if (options.rounding_seed >= 0) {
         return static_cast<std::uint64_t>(options.rounding_seed);
     }
-    char const* const rank = std::getenv("RANK");
-    std::size_t const of_rank = std::hash<std::string_view>()(rank == nullptr ? "" : rank);
     std::uint64_t const of_torch = at::detail::getDefaultCPUGenerator().current_seed();
-    return c10::hash_combine(of_rank, c10::hash_combine(of_torch, number));
+    return c10::hash_combine(
+        of_torch, c10::hash_combine(static_cast<std::uint64_t>(options.rank), number)
+    );
 }
 
 NonFinite non_finite_of(SessionOptions const& options) {

@@ -72,7 +72,8 @@ class SessionClass final : public torch::CustomClassHolder {
         std::string const& policy,
         bool lossy,
         std::string const& codec,
-        std::string const& nonfinite
+        std::string const& nonfinite,
+        std::int64_t rank
     ) {
         HostLimits const limits = read_host_limits();
         SessionOptions options;
@@ -114,6 +115,7 @@ class SessionClass final : public torch::CustomClassHolder {
         options.lossy = lossy;
         options.codecs = codec;
         options.nonfinite = nonfinite;
+        options.rank = rank;
         options.keep_trace = true;
         options.cap_from_open = false;
         try {
@@ -247,7 +249,8 @@ TORCH_LIBRARY(spillway, library) {
              std::string const&,
              bool,
              std::string const&,
-             std::string const&>())
+             std::string const&,
+             std::int64_t>())
         .def("own", &SessionClass::own)
         .def("start", &SessionClass::start)
         .def("stop", &SessionClass::stop)

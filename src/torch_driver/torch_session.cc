@@ -190,6 +190,7 @@ SavedAs TorchSession::ask_rule(Registry::Fresh const& fresh, bool is_in_backward
         .element = element,
         .count = fresh.storage_bytes / size_of(element),
         .size_bytes = fresh.size_bytes,
+        .is_whole = fresh.is_whole,
         .phase = is_in_backward ? Phase::backward : loop_->current_phase(),
         .step = loop_->step()};
     if (fresh.storage_bytes % size_of(element) != 0) {
@@ -197,9 +198,7 @@ SavedAs TorchSession::ask_rule(Registry::Fresh const& fresh, bool is_in_backward
     }
     std::lock_guard const lock(rule_mutex_);
     SavedAs as = rule_->of(tensor);
-    // Elements that nobody saved would be in the groups of those that somebody did.
-    bool const is_exact =
-        exact_ || !fresh.is_whole || at::globalContext().deterministicAlgorithms();
+    bool const is_exact = exact_ || at::globalContext().deterministicAlgorithms();
     if (is_exact && as.encoding && is_lossy(as.encoding->codec)) {
         as.encoding.reset();
     }

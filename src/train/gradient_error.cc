@@ -69,6 +69,9 @@ std::string to_text(GradientErrors const& errors) {
     for (auto const& parameter : worst) {
         text += line_of(parameter.error, parameter.name);
     }
+    if (errors.decoded_bytes == 0) {
+        text += "  nothing that was encoded came back in this step: these say nothing of a codec\n";
+    }
     return text;
 }
 

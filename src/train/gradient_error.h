@@ -18,6 +18,7 @@ struct GradientErrors {
     };
     std::vector<OfParameter> parameters;  ///< in the model's order
     double all = 0;                       ///< of all of them as one vector
+    std::int64_t decoded_bytes = 0;       ///< that backward read; 0: nothing could be lossy
 };
 
 /// One parameter's gradient, outside of any budget.

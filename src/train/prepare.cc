@@ -35,6 +35,9 @@ void check_without_budget(TrainOptions const& options) {
     if (!options.codec.empty()) {
         refuse("--codec", options.codec, "needs --device-budget");
     }
+    if (options.nonfinite == "refuse") {
+        refuse("--nonfinite", options.nonfinite, "needs --device-budget");
+    }
 }
 
 void check_choices(TrainOptions const& options) {

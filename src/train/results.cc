@@ -60,7 +60,10 @@ Json of_gradients(Results const& results) {
     for (auto const& parameter : results.gradient_errors->parameters) {
         parameters[parameter.name] = finite(parameter.error);
     }
-    return {{"all", finite(results.gradient_errors->all)}, {"parameters", parameters}};
+    return {
+        {"all", finite(results.gradient_errors->all)},
+        {"decoded_bytes", results.gradient_errors->decoded_bytes},
+        {"parameters", parameters}};
 }
 
 }  // namespace

@@ -111,10 +111,12 @@ class Run {
         if (!options_.checkpoint.empty() && step_ > 0 && saved_step_ != step_) {
             save();
         }
+        note_outcome();
         if (options_.measure_gradient_error && step_ >= options_.steps) {
             results_.gradient_errors = trainer_->measure_gradients(step_);
+            results_.gradient_errors->decoded_bytes =
+                decoded_bytes(budget_.report()) - decoded_bytes(results_.report);
         }
-        note_outcome();
         if (step_ < options_.steps) {
             results_.error = "interrupted after step " + std::to_string(step_);
             progress_.say(results_.error + saved_words());
@@ -273,6 +275,14 @@ class Run {
         results_.error = error;
         progress_.say(error);
         return code;
+    }
+
+    static std::int64_t decoded_bytes(std::optional<Report> const& report) {
+        std::int64_t bytes = 0;
+        for (CodecReport const& row : report ? report->codecs : std::vector<CodecReport>{}) {
+            bytes += row.decoded_bytes;
+        }
+        return bytes;
     }
 
     void note_outcome() {

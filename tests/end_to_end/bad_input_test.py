@@ -63,6 +63,7 @@ class Flags(InFolder):
             (["--policy", "qpo"], ["--policy qpo: ", "--device-budget"]),
             (["--lossy"], ["--lossy", "--device-budget"]),
             (["--codec", "affine4"], ["--codec affine4: ", "--device-budget"]),
+            (["--nonfinite", "refuse"], ["--nonfinite refuse: ", "--device-budget"]),
             (["--measure-gradient-error"], ["--measure-gradient-error", "--lossy"]),
             (["--nvme-rate", "1MB"], ["--nvme-rate 1MB: ", "--nvme PATH"]),
         ):
@@ -77,6 +78,10 @@ class Flags(InFolder):
             (["--lossy", "--policy", "qpo", "--codec", "affine4:group=100"], ["group"]),
             (["--lossy", "--policy", "qpo", "--codec", "weights=nf4"], ["weights", "linear_input"]),
             (["--lossy", "--policy", "qpo", "--codec", "all=nf4"], ["all=nf4", "exact"]),
+            (["--nonfinite", "refuse"], ["--nonfinite refuse: ", "online encodes nothing"]),
+            (["--lossy", "--codec", "affine4", "--codec", "other=nf4,affine8"], ["affine4,other=nf4,affine8", "affine8"]),
+            (["--lossy", "--codec", "other=affine4", "--codec", "other=nf4"], ["other is there twice"]),
+            (["--lossy", "--codec", "mask"], ["--codec mask: ", "mask=mask"]),
             (["--lossy", "--policy", "qpo", "--nonfinite", "zero"], ["--nonfinite zero: ", "refuse"]),
         ):
             said = self.assert_refused([*capped, *flags], words)

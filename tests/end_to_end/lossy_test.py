@@ -3,9 +3,10 @@
 """`spillway train` with codecs: what is lossy was asked for and is told, what is exact has the plain losses."""
 
 import pathlib
+import signal
 import unittest
 
-from harness import SMALL, InFolder
+from harness import LIMIT_S, SMALL, InFolder
 
 CAP = 40 << 20
 
@@ -39,6 +40,27 @@ class Codecs(InFolder):
             found = self.capped(*more)
             self.assertEqual(found["losses"], plain["losses"], more)
             self.assertEqual((found["gradient_error"] or {"all": 0})["all"], 0)
+
+    def test_a_resumed_run_rounds_as_a_whole_one(self):
+        lossy = ["--lossy", "--codec", "affine4:stochastic", "--codec", "attention=affine8:stochastic"]
+        words = [*SMALL, "--steps", "4", "--lr", "3e-3", "--warmup", "1", "--device-budget", "40MiB",
+                 "--nvme", ".", *lossy]
+        whole = self.trained(*words)
+        self.assertEqual(len(whole["report"]["codecs"]), 4)
+        process = self.start(*words, "--checkpoint", "ckpt")
+        process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=LIMIT_S)[1]
+        self.assertEqual(process.returncode, 130, said)
+        rest = self.trained(*words, "--resume", "ckpt")["losses"]
+        self.assertLess(len(rest), 4)
+        self.assertEqual(rest, whole["losses"][4 - len(rest):])
+
+    def test_gradients_that_nothing_encoded_was_read_for(self):
+        done = self.run_program("train", *SMALL, "--steps", "2", "--device-budget", "2GiB", "--policy", "qpo", "--lossy",
+                                "--measure-gradient-error", "--json", "out.json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("nothing that was encoded came back", done.stdout)
 
     def test_a_run_with_codecs_replays(self):
         self.capped("--policy", "qpo", "--lossy", "--record-events", "events")

@@ -6,6 +6,8 @@ import contextlib
 import os
 import pathlib
 import shutil
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -175,6 +177,30 @@ class Lossy(unittest.TestCase):
 
         session = self.expect_plain_bits(make, torch.float64, nonfinite="refuse")
         self.assertEqual([row["tensor_class"] for row in session.report()["codecs"]], ["mask"])
+
+    def test_neither_sessions_nor_ranks_share_their_errors(self):
+        code = "; ".join([
+            "import torch, spillway",
+            "torch.manual_seed(1)",
+            "net = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(40)])",
+            "x = torch.randn(1024, 256)",
+            f"open = lambda: spillway.session(net, device_budget='32MiB', nvme={self.folder!r}, lossy=True, "
+            "codec='affine4:stochastic')"])
+        code += """
+for session in (open(), open()):
+    with session:
+        net(x).sum().backward()
+    print(sum(p.grad.double().sum().item() for p in net.parameters()))
+    net.zero_grad()
+    session.close()
+"""
+        told = []
+        for rank in ("0", "1", "0"):
+            done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"RANK": rank}, check=True,
+                                  capture_output=True, text=True)
+            told.append(done.stdout.split())
+        self.assertEqual(told[0], told[2])
+        self.assertEqual(len(set(told[0] + told[1])), 4, told)
 
     def test_deterministic_algorithms_from_now_on(self):
         net = model()
