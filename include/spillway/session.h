@@ -59,7 +59,7 @@ struct SessionOptions {
     /// Runs with equal ones round alike, step by step. -1: from torch's CPU seed, the rank and how
     /// many sessions this process has opened, so that no two sessions make the same errors.
     std::int64_t rounding_seed = -1;
-    std::int64_t rank = 0;  ///< of this process among those that train together
+    std::int64_t rank = 0;                   ///< of this process among those that train together
     std::int64_t nvme_rate_bytes_per_s = 0;  ///< slows NVMe down to that each way; to measure
 };
 

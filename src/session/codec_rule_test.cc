@@ -84,7 +84,6 @@ TEST(CodecRule, what_cannot_be_is_named) {
     EXPECT_EQ(refusal("relu_output=sign"), "");
     EXPECT_NE(refusal("mask").find("mask=mask"), std::string::npos);
     EXPECT_NE(refusal("mask=mask,mask=lossless").find("mask is there twice"), std::string::npos);
-    EXPECT_NE(refusal("affine4,other=nf4,affine8:absmax").find("twice"), std::string::npos);
 }
 
 TEST(CodecRule, tensors_leave_by_their_class_where_the_codec_takes_their_type) {

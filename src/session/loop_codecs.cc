@@ -6,7 +6,9 @@
 #include "base/assert.h"
 #include "session/loop.h"
 
+#include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace spillway {
@@ -213,6 +215,9 @@ void Loop::add_codecs(Report& report) const {
         codec.value_squares = row.sums.of_values;
         codec.went_raw = row.went_raw;
     }
+    std::sort(report.codecs.begin(), report.codecs.end(), [](auto const& one, auto const& other) {
+        return std::tie(one.tensor_class, one.codec) < std::tie(other.tensor_class, other.codec);
+    });
 }
 
 }  // namespace spillway

@@ -112,6 +112,9 @@ void add_moved(Table& table, Report const& report) {
 
 /// "affine4:group=128, 3 values, 6.0 MiB to 900.0 KiB, encoded at 3.10 GB/s, relative error 0.05".
 std::string note_of(CodecReport const& row) {
+    if (row.values == 0) {
+        return fmt::format("{}, none encoded, {} went raw", row.codec, row.went_raw);
+    }
     std::string note = fmt::format(
         "{}, {} values, {} to {}",
         row.codec,
@@ -133,7 +136,8 @@ std::string note_of(CodecReport const& row) {
 void add_codecs(Table& table, Report const& report) {
     table.begin("codecs");
     for (CodecReport const& row : report.codecs) {
-        table.row(row.tensor_class, fmt::format("{:.2f} bits", row.bits), note_of(row));
+        std::string const bits = row.values > 0 ? fmt::format("{:.2f} bits", row.bits) : "raw";
+        table.row(row.tensor_class, bits, note_of(row));
     }
 }
 

@@ -93,7 +93,8 @@ Report with_codecs() {
     mask.raw_bytes = 1_KiB;
     mask.encoded_bytes = 136;
     mask.went_raw = 2;
-    report.codecs = {linear, mask};
+    CodecReport none{.tensor_class = "norm_input", .codec = "affine8", .went_raw = 5};
+    report.codecs = {linear, mask, none};
     return report;
 }
 
@@ -103,6 +104,7 @@ TEST(ReportText, a_table_has_a_row_for_each_class_and_codec) {
          {"codecs   linear_input        4.50 bits  affine4, 3 values, 8.0 MiB to 1.1 MiB, encoded "
           "at "
           "4.00 GB/s, decoded at 8.00 GB/s, relative error 0.05\n",
+          "         norm_input                raw  affine8, none encoded, 5 went raw\n",
           "         mask                1.06 bits  mask, 1 values, 1.0 KiB to 136 B, 2 went "
           "raw\n"}) {
         EXPECT_NE(table.find(row), std::string::npos) << row << "is not in\n" << table;
@@ -111,7 +113,7 @@ TEST(ReportText, a_table_has_a_row_for_each_class_and_codec) {
 
 TEST(ReportText, json_has_every_number_of_a_codec) {
     auto const json = nlohmann::json::parse(to_json(with_codecs()), nullptr, false);
-    ASSERT_EQ(json["codecs"].size(), 2U);
+    ASSERT_EQ(json["codecs"].size(), 3U);
     auto const& row = json["codecs"][0];
     EXPECT_EQ(row["tensor_class"], "linear_input");
     EXPECT_EQ(row["codec"], "affine4");
