@@ -246,7 +246,8 @@ void add_codecs(CLI::App& app, TrainOptions& options) {
         "in place of the policy's: affine4, for inputs of linear layers, convolutions, norms and "
         "activations; CLASS=CODEC for one class (linear_input, convolution_input, norm_input, "
         "activation_input, relu_output, mask, attention, statistics, index, other); "
-        "affine4:group=128,stochastic,absmax; all=lossless; `spillway codecs` lists them",
+        "affine4:group=128,stochastic,absmax; all=lossless; several with commas; `spillway codecs` "
+        "lists them",
         "the policy's own"
     );
     group.word(

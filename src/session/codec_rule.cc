@@ -132,7 +132,7 @@ Result<CodecTable> with_codecs(CodecTable table, std::string_view text) {
     std::vector<std::string_view> names;
     for (Item const& item : items_of(text)) {
         if (std::find(names.begin(), names.end(), item.name) != names.end()) {
-            return unknown(text, std::string(item.name) + " is there twice");
+            return unknown(text, std::string(item.name) + " is there twice; name it once");
         }
         names.push_back(item.name);
         Result<void> const laid = lay_over(table, item);

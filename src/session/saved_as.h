@@ -13,8 +13,8 @@
 
 namespace spillway {
 
-/// What becomes of a value with NaN or infinity that its codec cannot give back. Of what is no mask
-/// nothing is refused: it goes as it is.
+/// What becomes of a value with NaN or infinity that its codec cannot give back. A mask with a
+/// third value is never refused: it goes as it is.
 enum class NonFinite : std::uint8_t {
     keep,    ///< it goes as it is, exact
     refuse,  ///< the step stops where the value is needed
