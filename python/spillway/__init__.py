@@ -8,12 +8,13 @@
     print(session.report())
 """
 
-from . import _library
+from . import _library, _subclass
 from .errors import BudgetError, Error, LibraryError, OptionError, StateError, TorchVersionError
 from .report import Report
 from .session import Session
 
 _library.load()
+_subclass.register()
 
 session = Session
 

@@ -159,6 +159,22 @@ void allocate_from(std::shared_ptr<TorchSession> const& session, bool whole_proc
     }
 }
 
+std::shared_ptr<TorchSession> of_this_thread(std::shared_ptr<TorchSession> const& session) {
+    if (std::shared_ptr<TorchSession> known = thread_sessions().find(*session)) {
+        return known;
+    }
+    auto const thread = std::make_shared<std::shared_ptr<TorchSession>>(session);
+    return {thread, session.get()};
+}
+
+std::shared_ptr<TorchSession> capped_on_this_thread(std::shared_ptr<TorchSession> const& session) {
+    std::shared_ptr<TorchSession> here = of_this_thread(session);
+    if (session_of_this_thread() == nullptr) {
+        thread_sessions().enter(here);
+    }
+    return here;
+}
+
 void count_plain_allocations() {
     static std::once_flag once;
     std::call_once(once, [] {

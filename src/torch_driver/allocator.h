@@ -19,8 +19,21 @@ void install_allocator();
 void free_block(void* block);
 
 /// From now on the calling thread's (or, `whole_process`, every thread's) CPU allocations come from
-/// `session`, while it caps; where its device is another one, every thread's on that device. A
-/// later call takes its place until that one's session caps no more; then this one's goes on.
+/// `session`, while it caps and what was passed, which may be of `of_this_thread`, lives; where its
+/// device is another one, every thread's on that device. A later call takes its place until that
+/// one's session caps no more; then this one's goes on.
 void allocate_from(std::shared_ptr<TorchSession> const& session, bool whole_process);
+
+/// The session, in a pointer that stands for the calling thread: with its last copy ends what the
+/// session counts and caps on this thread. What is recorded on a thread keeps one.
+[[nodiscard]] std::shared_ptr<TorchSession> of_this_thread(
+    std::shared_ptr<TorchSession> const& session
+);
+
+/// As long as what is returned lives, the calling thread's CPU allocations come from `session`,
+/// where they do not come from one already.
+[[nodiscard]] std::shared_ptr<TorchSession> capped_on_this_thread(
+    std::shared_ptr<TorchSession> const& session
+);
 
 }  // namespace spillway

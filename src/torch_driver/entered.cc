@@ -10,8 +10,8 @@
 
 namespace spillway {
 
-Entered::Entered(std::shared_ptr<TorchSession> session)
-    : session_(std::move(session)),
+Entered::Entered(std::shared_ptr<TorchSession> const& session)
+    : session_(of_this_thread(session)),
       outer_(std::exchange(thread_recorder(), Recorder{session_, python_hook_depth()})) {
     session_->enter(thread_recorder().python_hooks);
     allocate_from(session_, false);

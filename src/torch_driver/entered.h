@@ -22,7 +22,7 @@ class TorchSession;
 ///         leaves the thread that it was made on as it is
 class Entered {
   public:
-    explicit Entered(std::shared_ptr<TorchSession> session);
+    explicit Entered(std::shared_ptr<TorchSession> const& session);
     ~Entered();
     Entered(Entered const&) = delete;
     Entered& operator=(Entered const&) = delete;

@@ -5,9 +5,12 @@
 
 #include "base/assert.h"
 #include "base/rules.h"
+#include "torch_driver/handed_out.h"
 #include "torch_driver/restored_block.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/Storage.h>
 
 #include <algorithm>
@@ -20,6 +23,7 @@ namespace {
 
 /// What a plain strided tensor of the device carries, autograd's keys included.
 c10::DispatchKeySet keys_of_plain_tensor(c10::Device device) {
+    c10::InferenceMode const normal(false);
     return at::empty({0}, at::TensorOptions().device(device)).key_set();
 }
 
@@ -33,6 +37,7 @@ Geometry geometry_of(at::Tensor const& tensor) {
 }
 
 at::Tensor view_of(c10::Storage storage, Geometry const& geometry) {
+    c10::InferenceMode const normal(false);  // else it would have no version counter
     auto impl =
         c10::make_intrusive<c10::TensorImpl>(std::move(storage), geometry.keys, geometry.dtype);
     impl->set_sizes_and_strides(geometry.sizes, geometry.strides, geometry.offset);
@@ -267,9 +272,11 @@ void Registry::forget(SavedHook& hook) noexcept {
         SavedValue& entry = *hook.filed_;
         entry.hooks.erase(std::find(entry.hooks.begin(), entry.hooks.end(), &hook));
         last = std::move(hook.kept_);
-        ended = entry.hooks.empty();
-        if (ended) {
+        if (entry.hooks.empty()) {
             unlink_storage(value, entry);
+        }
+        ended = entry.hooks.empty() && entry.pins == 0;
+        if (ended) {
             entries_.erase(value);
         }
     }
@@ -279,9 +286,45 @@ void Registry::forget(SavedHook& hook) noexcept {
     }
 }
 
-at::Tensor Registry::tensor_of(SavedHook const& hook) const {
+bool Registry::pin(ValueId value, SavedHook const* hook) {
     std::lock_guard const lock(mutex_);
-    return hook.kept_;
+    auto const at = entries_.find(value);
+    if (at == entries_.end() || !has_hook(at->second, hook)) {
+        return false;
+    }
+    ++at->second.pins;
+    return true;
+}
+
+void Registry::unpin(ValueId value) noexcept {
+    {
+        std::lock_guard const lock(mutex_);
+        SavedValue& entry = entries_.at(value);
+        if (--entry.pins > 0 || !entry.hooks.empty()) {
+            return;
+        }
+        entries_.erase(value);
+    }
+    on_dropped(value);
+}
+
+bool Registry::has(ValueId value, SavedHook const* hook) const {
+    std::lock_guard const lock(mutex_);
+    auto const at = entries_.find(value);
+    return at != entries_.end() && has_hook(at->second, hook);
+}
+
+bool Registry::has_hook(SavedValue const& entry, SavedHook const* hook) {
+    return std::find(entry.hooks.begin(), entry.hooks.end(), hook) != entry.hooks.end();
+}
+
+at::Tensor Registry::tensor_of(ValueId value, SavedHook const* hook, bool is_of_torch) const {
+    std::lock_guard const lock(mutex_);
+    auto const at = entries_.find(value);
+    if (at == entries_.end() || !has_hook(at->second, hook) || !hook->kept_.defined()) {
+        return {};
+    }
+    return is_of_torch && hook->is_wrapped() ? hook->kept_ : alias_of(hook->kept_);
 }
 
 at::Tensor Registry::shape_of(SavedHook const& hook) const {
@@ -298,10 +341,11 @@ at::Tensor Registry::shape_of(SavedHook const& hook) const {
     );
 }
 
-/// Only our aliases refer to the storage. Called with the mutex held.
+/// Only our aliases refer to the storage, and nobody has resized it. Called with the mutex held.
 bool Registry::is_sole(SavedValue const& entry) const {
-    return entry.storage != nullptr &&
-           c10::raw::intrusive_ptr::use_count(entry.storage) == entry.hooks.size();
+    return entry.storage != nullptr && !entry.hooks.empty() &&
+           entry.storage->nbytes() == entry.storage_bytes &&
+           references_but_an_idle_wrapper(*entry.storage) == entry.hooks.size();
 }
 
 std::vector<ValueId> Registry::newly_sole(std::size_t at_most) {
@@ -380,7 +424,7 @@ std::vector<ValueId> Registry::in_order(
 HeldBytes Registry::bytes_of(ValueId value) {
     std::lock_guard const lock(mutex_);
     auto const at = entries_.find(value);
-    if (at == entries_.end() || at->second.storage == nullptr) {
+    if (at == entries_.end() || at->second.storage == nullptr || at->second.hooks.empty()) {
         return {};
     }
     c10::Storage storage = at->second.hooks.front()->kept_.storage();
@@ -391,10 +435,15 @@ HeldBytes Registry::bytes_of(ValueId value) {
     // In place a block moves whole, for direct I/O; what a copy moves is what torch asked for.
     auto const count = device_.is_host() ? static_cast<std::size_t>(at->second.size_bytes)
                                          : at->second.storage_bytes;
+    std::shared_ptr<c10::Storage> owner(
+        new c10::Storage(std::move(storage)),
+        [wrapped = wrapped_](c10::Storage* held) {
+            wrapped->let_go(std::move(*held));
+            delete held;
+        }
+    );
     return {
-        {first, count},
-        std::make_shared<c10::Storage>(std::move(storage)),
-        {at->second.streams.begin(), at->second.streams.end()}};
+        {first, count}, std::move(owner), {at->second.streams.begin(), at->second.streams.end()}};
 }
 
 StreamId Registry::stream_of(ValueId value) {
@@ -419,17 +468,23 @@ void Registry::order_users(SavedValue& entry) {
 
 void Registry::drop(ValueId value) {
     std::vector<at::Tensor> going;  // freed after the lock
-    std::lock_guard const lock(mutex_);
-    auto const at = entries_.find(value);
-    if (at == entries_.end()) {
-        return;
+    c10::Storage storage;
+    {
+        std::lock_guard const lock(mutex_);
+        auto const at = entries_.find(value);
+        if (at == entries_.end() || at->second.hooks.empty()) {
+            return;
+        }
+        order_users(at->second);
+        storage = at->second.hooks.front()->kept_.storage();
+        for (SavedHook* const hook : at->second.hooks) {
+            hook->geometry_ = std::make_unique<Geometry>(geometry_of(hook->kept_));
+            going.push_back(std::move(hook->kept_));
+        }
+        unlink_storage(value, at->second);
     }
-    order_users(at->second);
-    for (SavedHook* const hook : at->second.hooks) {
-        hook->geometry_ = std::make_unique<Geometry>(geometry_of(hook->kept_));
-        going.push_back(std::move(hook->kept_));
-    }
-    unlink_storage(value, at->second);
+    going.clear();
+    wrapped_->let_go(std::move(storage));
 }
 
 /// What a storage holds that comes back for `user`. A program may use it on the stream that had it
@@ -447,15 +502,20 @@ void Registry::bind(ValueId value, void* memory) {
     c10::DataPtr data;  // freed after the lock, where the last hook died meanwhile
     std::lock_guard const lock(mutex_);
     auto const at = entries_.find(value);
-    if (at == entries_.end()) {
+    if (at == entries_.end() || at->second.hooks.empty()) {
         StreamId const own = device_.stream_of(memory);
         data = block_of(memory, own, own);
         return;
     }
     SavedValue& entry = at->second;
     data = block_of(memory, entry.user, entry.home);
+    // As torch makes them: a program may resize what it unpacked.
     c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), entry.storage_bytes, std::move(data), nullptr, false
+        c10::StorageImpl::use_byte_size_t(),
+        entry.storage_bytes,
+        std::move(data),
+        c10::GetAllocator(place_.device.type()),
+        true
     ));
     entry.storage = storage.unsafeGetStorageImpl();
     value_of_.insert_or_assign(entry.storage, value);  // a backward that records may save it again
@@ -470,7 +530,7 @@ void Registry::bind(ValueId value, void* memory) {
 std::string Registry::describe(ValueId value) const {
     std::lock_guard const lock(mutex_);
     auto const at = entries_.find(value);
-    if (at == entries_.end()) {
+    if (at == entries_.end() || at->second.hooks.empty()) {
         return "a saved tensor";
     }
     SavedHook const& hook = *at->second.hooks.front();

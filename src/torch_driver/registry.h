@@ -11,6 +11,7 @@
 #include "torch_driver/save_log.h"
 #include "torch_driver/saved_hook.h"
 #include "torch_driver/session_device.h"
+#include "torch_driver/storage_wrapper.h"
 #include "torch_driver/tensor_classes.h"
 #include "trace/slot.h"
 
@@ -18,6 +19,7 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/util/SmallVector.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -41,9 +43,11 @@ struct SavedValue {
     std::int64_t size_bytes = 0;    ///< as the device rounded
     /// That may use the bytes: first the one that they were allocated on, then those that saved.
     c10::SmallVector<StreamId, 2> streams;
-    StreamId home;     ///< the stream that its first block was allocated on
-    StreamId user;     ///< the stream that saved it first, and will ask for it
-    SaverClass saver;  ///< what all savers agree on, where classes are told
+    StreamId home;                   ///< the stream that its first block was allocated on
+    StreamId user;                   ///< the stream that saved it first, and will ask for it
+    int pins = 0;                    ///< it outlives its last hook while there is one
+    std::atomic<bool> told = false;  ///< the loop knows it
+    SaverClass saver;                ///< what all savers agree on, where classes are told
 };
 
 /// Thread  any; one mutex, never held while torch allocates
@@ -94,8 +98,27 @@ class Registry final : public Driver {
     [[nodiscard]] Filed file(SavedHook& hook, at::Tensor const& tensor, Fresh& fresh);
     /// A hook dies. Its value ends with its last hook.
     void forget(SavedHook& hook) noexcept;
-    /// The tensor that a hook stands for; undefined while the value is away.
-    [[nodiscard]] at::Tensor tensor_of(SavedHook const& hook) const;
+    /// The tensor that a hook stands for; undefined while the value is away, and where the hook is
+    /// none of the value's any more. What others than torch's own nodes see is a fresh alias: while
+    /// that lives, the value is not sole.
+    [[nodiscard]] at::Tensor tensor_of(ValueId value, SavedHook const* hook, bool is_of_torch)
+        const;
+    /// Of a strided tensor on the session's device without further dispatch keys.
+    [[nodiscard]] bool is_plain(at::Tensor const& tensor) const {
+        return tensor.key_set() == plain_keys_;
+    }
+
+    /// Keeps the value until `unpin`, also when its last hook goes meanwhile. False: it has gone.
+    [[nodiscard]] bool pin(ValueId value, SavedHook const* hook);
+    void unpin(ValueId value) noexcept;
+    [[nodiscard]] bool has(ValueId value, SavedHook const* hook) const;
+
+    /// The loop knows the hook's value: it can be asked for.
+    static void told(SavedHook const& hook) { hook.filed_->told = true; }
+    [[nodiscard]] static bool is_told(SavedHook const& hook) { return hook.filed_->told; }
+
+    /// What ended only for want of Python's lock ends now.
+    void let_wrappers_end() { wrapped_->clear(); }
 
     /// A tensor of the saved one's type and sizes, whose bytes may be missing.
     [[nodiscard]] at::Tensor shape_of(SavedHook const& hook) const;
@@ -145,6 +168,7 @@ class Registry final : public Driver {
     void log_save(SavedHook const& hook, c10::StorageImpl const& storage, Stay stay);
     [[nodiscard]] Slot slot_of(Origin const& origin);
     [[nodiscard]] bool is_sole(SavedValue const& entry) const;
+    [[nodiscard]] static bool has_hook(SavedValue const& entry, SavedHook const* hook);
     void unlink_storage(ValueId value, SavedValue& entry);
 
     [[nodiscard]] bool stream_is_known(void const* block) const;
@@ -159,6 +183,8 @@ class Registry final : public Driver {
     TorchPlace const place_;
     std::int64_t const min_value_bytes_;
     c10::DispatchKeySet const plain_keys_;
+    /// Shared with what the mover holds.
+    std::shared_ptr<WrappedStorages> const wrapped_ = std::make_shared<WrappedStorages>();
 
     mutable std::mutex mutex_;
     std::unordered_map<c10::StorageImpl*, Owned> owned_;

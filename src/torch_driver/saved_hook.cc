@@ -4,6 +4,9 @@
 #include "torch_driver/saved_hook.h"
 
 #include "torch_driver/engine.h"
+#include "torch_driver/handed_out.h"
+#include "torch_driver/python_lock.h"
+#include "torch_driver/python_subclass.h"
 #include "torch_driver/torch_session.h"
 #include "torch_driver/written_in_place.h"
 
@@ -14,10 +17,29 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <string>
+#include <string_view>
+#include <typeinfo>
 
 namespace spillway {
 
 namespace {
+
+/// Whether a node of torch's own asks, which never writes what it saved. Others may: a Function, or
+/// Python that reads a node's attribute, also in a hook of the node that runs.
+bool is_asked_by_torch() {
+    auto const node = torch::autograd::get_current_node();
+    if (node == nullptr) {
+        return false;
+    }
+    auto const& ran = *node;
+    return std::string_view(typeid(ran).name()).starts_with("N5torch8autograd9generated") &&
+           !holds_python_lock();
+}
+
+/// As SavedVariable::unpack does.
+bool torch_will_wrap(at::Tensor const& tensor) {
+    return tensor.requires_grad() || tensor._fw_grad(0).defined();
+}
 
 Origin origin_of(at::Tensor const& tensor) {
     auto const* const meta = torch::autograd::impl::get_autograd_meta(tensor);
@@ -40,15 +62,12 @@ std::string Origin::name() const {
 }
 
 SavedHook::SavedHook(std::shared_ptr<TorchSession> session)
-    : session_(std::move(session)), storage_(c10::intrusive_ptr<c10::StorageImpl>()) {
-    session_->hold_cap();
-}
+    : session_(std::move(session)), storage_(c10::intrusive_ptr<c10::StorageImpl>()) {}
 
 SavedHook::~SavedHook() {
     if (value_.valid()) {
         session_->registry().forget(*this);
     }
-    session_->let_go_of_cap();
 }
 
 void SavedHook::call_pack_hook(at::Tensor const& tensor) {
@@ -63,15 +82,19 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
     if (tensor.has_storage()) {
         storage_ = tensor.storage().getWeakStorageImpl();
     }
-    session_->save(*this, tensor);
-    if (!value_.valid() && origin_.node == nullptr) {
+    is_wrapped_ = torch_will_wrap(tensor);
+    is_subclass_ = !is_output_ && is_python_subclass(tensor);
+    if (!is_subclass_) {
+        session_->save(*this, tensor);
+    }
+    if (is_subclass_ || (!value_.valid() && origin_.node == nullptr)) {
         kept_ = tensor;
     }
 }
 
 at::Tensor SavedHook::call_unpack_hook() {
     adopt_backward(session_);
-    session_->hold_cap_for_backward();
+    session_->cap_this_backward();
     session_->begin_backward();
     check_version();
     at::Tensor const original(original_.lock());
@@ -88,9 +111,35 @@ at::Tensor SavedHook::call_unpack_hook() {
             return original;
         }
     }
-    at::Tensor const tensor = value_.valid() ? session_->bring_back(*this) : kept_;
-    // A leaf that lives is what plain autograd gives back: of its own subclass.
-    return original.defined() && origin_.node == nullptr ? original : tensor;
+    bool const is_of_torch = is_asked_by_torch();
+    at::Tensor tensor = value_.valid() ? session_->bring_back(*this, is_of_torch) : kept_;
+    // A leaf that lives is what plain autograd gives back.
+    bool const is_leaf = original.defined() && origin_.node == nullptr;
+    if (is_leaf && !is_wrapped_) {
+        return original;
+    }
+    return hand_out(is_leaf ? original : std::move(tensor), is_of_torch);
+}
+
+at::Tensor SavedHook::hand_out(at::Tensor tensor, bool is_of_torch) {
+    if (is_subclass_ && is_wrapped_ && !is_of_torch && holds_python_lock()) {
+        return as_its_subclass(tensor);
+    }
+    std::shared_ptr<HandedOut> out = handed_out_.load();
+    if (out != nullptr) {
+        if (at::Tensor again = out->again(is_wrapped_); again.defined()) {
+            return again;
+        }
+    }
+    bool const is_itself = !is_wrapped_ && !value_.valid();  // as plain autograd keeps it
+    if (is_of_torch || is_itself || !session_->registry().is_plain(tensor)) {
+        return tensor;
+    }
+    if (out == nullptr) {
+        auto fresh = std::make_shared<HandedOut>();
+        out = handed_out_.compare_exchange_strong(out, fresh) ? fresh : out;
+    }
+    return out->make(tensor, is_wrapped_);
 }
 
 bool SavedHook::has_other_bytes(at::Tensor const& original) const {

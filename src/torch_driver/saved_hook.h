@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 
 namespace spillway {
 
+class HandedOut;
 class TorchSession;
 struct SavedValue;  // registry.h
 
@@ -65,6 +67,9 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     }
 
     [[nodiscard]] ValueId value() const { return value_; }
+    /// Torch makes a variable of its own of what is unpacked, so that nobody sees the tensor
+    /// itself.
+    [[nodiscard]] bool is_wrapped() const { return is_wrapped_; }
 
   private:
     friend class Registry;
@@ -74,6 +79,8 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     /// The saved variable was given another storage since (`x.data = y`), as FSDP does with
     /// parameters; plain autograd sees that one.
     [[nodiscard]] bool has_other_bytes(at::Tensor const& original) const;
+    /// What the hook stands for, to the code that asks; `is_of_torch`: it only reads.
+    [[nodiscard]] at::Tensor hand_out(at::Tensor tensor, bool is_of_torch);
 
     std::shared_ptr<TorchSession> session_;  ///< a session lives as long as its graphs
     /// A detached alias, undefined while the value is away. A leaf that is passed through is kept
@@ -84,11 +91,14 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     std::uint32_t saved_version_ = 0;
     WeakTensor original_{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
     Origin origin_;
-    bool is_output_ = false;              ///< of the very node that saves it
+    bool is_output_ = false;  ///< of the very node that saves it
+    bool is_wrapped_ = false;
+    bool is_subclass_ = false;            ///< of Python's: `kept_` is the tensor itself
     std::uint64_t node_number_ = 0;       ///< sequence number of the node that saves
     ValueId value_;                       ///< invalid: passed through
     SavedValue* filed_ = nullptr;         ///< the value's entry; null: passed through
     std::unique_ptr<Geometry> geometry_;  ///< there when the alias is not
+    std::atomic<std::shared_ptr<HandedOut>> handed_out_;  ///< null: to torch's own nodes only
 };
 
 }  // namespace spillway

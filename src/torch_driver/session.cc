@@ -17,11 +17,15 @@ namespace spillway {
 Session::Session(std::shared_ptr<TorchSession> impl)
     : impl_(std::move(impl)), watch_(std::make_unique<OperatorWatch>()) {}
 
-Session::~Session() = default;
+Session::~Session() {
+    impl_->owner_gone();
+}
 
 std::unique_ptr<Session> Session::open(SessionOptions const& options) {
     std::shared_ptr<TorchSession> opened = TorchSession::open(options);
-    allocate_from(opened, options.whole_process);
+    if (opened->caps_from_open()) {
+        allocate_from(opened, options.whole_process);
+    }
     return std::unique_ptr<Session>(new Session(std::move(opened)));
 }
 

@@ -28,6 +28,17 @@ class SessionStack {
         sessions_.push_back(session);
     }
 
+    /// As it was entered, while what was passed then lives; else null.
+    [[nodiscard]] std::shared_ptr<TorchSession> find(TorchSession const& session) const {
+        for (auto const& weak : sessions_) {
+            std::shared_ptr<TorchSession> known = weak.lock();
+            if (known.get() == &session) {
+                return known;
+            }
+        }
+        return nullptr;
+    }
+
     /// The last entered one of those that cap now; null: none does.
     [[nodiscard]] std::shared_ptr<TorchSession> innermost() const {
         for (auto weak = sessions_.rbegin(); weak != sessions_.rend(); ++weak) {

@@ -9,6 +9,7 @@
 #include "tier/host_memory.h"
 #include "timeline/report_text.h"
 #include "torch_driver/forks.h"
+#include "torch_driver/python_subclass.h"
 #include "torch_driver/torch_version.h"
 
 #include <c10/util/Exception.h>
@@ -238,6 +239,10 @@ class SessionClass final : public torch::CustomClassHolder {
 }  // namespace
 
 TORCH_LIBRARY(spillway, library) {
+    // For saved tensors of Python's subclasses: python/spillway/_subclass.py.
+    library.def("set_python_classes", &set_python_classes);
+    library.def("subclass_to_copy", &subclass_to_copy);
+    library.def("subclass_copied", [](at::Tensor const& copy) { subclass_copied(copy); });
     library.class_<SessionClass>("Session")
         .def(torch::init<
              std::string const&,

@@ -18,6 +18,7 @@
 
 #include <optional>
 #include <string_view>
+#include <thread>
 #include <typeinfo>
 #include <utility>
 
@@ -39,15 +40,15 @@ char const* words_of_finders(Device const& device) {
 /// transfer's bookkeeping. A choice, not a measurement yet.
 constexpr std::int64_t kMinValueBytes = 65536;
 
-/// Whether a node of torch's own asks, which never writes what it saved. Others may: a Function, or
-/// Python that reads a node's attribute.
-bool is_read_by_torch() {
+/// Whether a Python Function asks for what it saved: under Python's lock, and without a lock of the
+/// node, which a getter of a node's attribute holds.
+bool is_python_function() {
     auto const node = torch::autograd::get_current_node();
     if (node == nullptr) {
         return false;
     }
     auto const& ran = *node;
-    return std::string_view(typeid(ran).name()).starts_with("N5torch8autograd9generated");
+    return std::string_view(typeid(ran).name()).find("PyNode") != std::string_view::npos;
 }
 
 }  // namespace
@@ -176,6 +177,7 @@ void TorchSession::follow(std::unique_ptr<CodecRule> rule, std::int64_t staging_
 }
 
 void TorchSession::phase(Phase phase) {
+    registry_.let_wrappers_end();
     loop_->phase(phase);
     if (rule_) {
         std::lock_guard const lock(rule_mutex_);
@@ -230,6 +232,7 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
     } else if (filed == Registry::Filed::fresh) {
         SavedAs const as = rule_ ? ask_rule(fresh, is_in_backward) : SavedAs{};
         loop_->saved(hook.value(), fresh.size_bytes, std::move(fresh.slot), as);
+        Registry::told(hook);
     } else if (filed == Registry::Filed::differs) {
         loop_->goes_raw(hook.value());
     }
@@ -270,20 +273,32 @@ void TorchSession::tell_backward_order() {
     }
 }
 
-void TorchSession::hold_cap_for_backward() {
-    int const task = torch::autograd::get_current_graph_task_id();
-    if (caps_from_open_ || task == -1 || holder_.exchange(task) == task) {
-        return;
+void TorchSession::end_use() {
+    // A device's limit holds for the process: without an owner it ends with the last use.
+    if (--uses_ == 0 && !has_owner_ && !device_->is_host() && !is_forked()) {
+        end_cap();
     }
-    hold_cap();
-    keep_for_backward(std::shared_ptr<void>(this, [session = shared_from_this()](void*) {
-        session->let_go_of_cap();
-    }));
 }
 
-at::Tensor TorchSession::bring_back(SavedHook const& hook) {
+void TorchSession::cap_this_backward() {
+    int const task = torch::autograd::get_current_graph_task_id();
+    if (task == -1 || capped_.load(std::memory_order_relaxed) == task ||
+        capped_.exchange(task) == task) {
+        return;
+    }
+    begin_use();
+    keep_for_backward(std::shared_ptr<void>(this, [session = shared_from_this()](void*) {
+        session->end_use();
+    }));
+    if (device_->is_host()) {
+        keep_for_backward(capped_on_this_thread(shared_from_this()));
+    }
+}
+
+at::Tensor TorchSession::bring_back(SavedHook const& hook, bool is_of_torch) {
+    ValueId const value = hook.value();
     if (is_forked()) {
-        at::Tensor tensor = registry_.tensor_of(hook);
+        at::Tensor tensor = registry_.tensor_of(value, &hook, is_of_torch);
         TORCH_CHECK(
             tensor.defined(),
             "a saved tensor waits off the device, and this is a fork of the process that moved it; "
@@ -295,28 +310,51 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook) {
         std::lock_guard const lock(rule_mutex_);
         rule_->backward_needs();
     }
-    bool const may_be_written = !is_read_by_torch();
-    if (!may_be_written && loop_->all_on_device()) {  // nothing has left, so nothing is asked
-        if (at::Tensor tensor = registry_.tensor_of(hook); tensor.defined()) {
-            registry_.used_now(hook.value());
+    if (is_of_torch && loop_->all_on_device()) {  // nothing has left, so nothing is asked
+        if (at::Tensor tensor = registry_.tensor_of(value, &hook, true); tensor.defined()) {
+            registry_.used_now(value);
             return tensor;
         }
     }
     tell_backward_order();
+    while (!Registry::is_told(hook)) {  // another thread is in the middle of saving it first
+        std::this_thread::yield();
+    }
+    WithoutPythonLock without_lock(!is_of_torch && is_python_function());
+    return wait_for(value, &hook, is_of_torch, without_lock);
+}
+
+/// Without Python's lock another thread may free the graph meanwhile, and the hook with it: so the
+/// value is pinned, and the hook is looked for before it is used.
+at::Tensor TorchSession::wait_for(
+    ValueId value, SavedHook const* hook, bool is_of_torch, WithoutPythonLock& without_lock
+) {
+    bool const is_pinned = registry_.pin(value, hook);
+    auto const unpin = c10::make_scope_exit([&] {
+        if (is_pinned) {
+            registry_.unpin(value);
+        }
+        without_lock.end();
+    });
     for (;;) {
+        TORCH_CHECK(
+            is_pinned && registry_.has(value, hook),
+            "Trying to backward through the graph a second time: another thread has freed this "
+            "graph's saved tensors while this one was waiting for one of them"
+        );
         Loop::Turn const turn = loop_->take_turn();  // or another thread could let it go between
-        Result<void> const there = loop_->need(hook.value());
+        Result<void> const there = loop_->need(value);
         if (!there.ok()) {
             if (there.error().code == Errc::out_of_memory) {
                 raise_out_of_memory(there.error().message());
             }
             TORCH_CHECK(false, place(), ": ", there.error().message());
         }
-        at::Tensor tensor = registry_.tensor_of(hook);
+        at::Tensor tensor = registry_.tensor_of(value, hook, is_of_torch);
         if (tensor.defined()) {
-            registry_.handed_out(hook.value(), tensor);
-            if (may_be_written) {
-                loop_->about_to_write(hook.value());
+            registry_.handed_out(value, tensor);
+            if (!is_of_torch) {
+                loop_->about_to_write(value);
             }
             return tensor;
         }

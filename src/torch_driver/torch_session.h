@@ -11,6 +11,7 @@
 #include "spillway/session.h"
 #include "torch_driver/forks.h"
 #include "torch_driver/loan.h"
+#include "torch_driver/python_lock.h"
 #include "torch_driver/registry.h"
 #include "torch_driver/saved_hook.h"
 #include "torch_driver/session_device.h"
@@ -51,7 +52,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     // For hooks.
     [[nodiscard]] Registry& registry() { return registry_; }
     void save(SavedHook& hook, at::Tensor const& tensor);
-    [[nodiscard]] at::Tensor bring_back(SavedHook const& hook);
+    /// What the hook stands for; `is_of_torch`: for a node that only reads it.
+    [[nodiscard]] at::Tensor bring_back(SavedHook const& hook, bool is_of_torch);
 
     // For allocators.
     /// Calls `try_once` until it succeeds, with room made after each failure.
@@ -59,18 +61,21 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     /// Throws  c10::OutOfMemoryError: nothing more can leave
     void make_room_until(std::int64_t size_bytes, c10::function_ref<bool()> try_once);
     [[nodiscard]] void* allocate(std::int64_t size_bytes);
-    /// Whether what is allocated is its own to count and cap: from its opening, or while something
-    /// holds the cap, until `end_cap`.
+    /// Whether it counts and caps what its threads allocate: until `end_cap`, and, where its owner
+    /// has gone, only while a thread is in it or a backward of what it recorded runs. Graphs that
+    /// torch alone still keeps cap nothing.
     [[nodiscard]] bool caps() const {
-        return caps_ && !is_forked() &&
-               (caps_from_open_ || cap_holds_.load(std::memory_order_relaxed) > 0);
+        return caps_ && !is_forked() && (has_owner_ || uses_.load(std::memory_order_relaxed) > 0);
     }
-    /// What is recorded holds the cap.
-    void hold_cap() { cap_holds_.fetch_add(1, std::memory_order_relaxed); }
-    void let_go_of_cap() { cap_holds_.fetch_sub(1, std::memory_order_relaxed); }
-    /// And so does the backward that unpacks it, to its end: gradients come after the last saved
-    /// tensor has gone.
-    void hold_cap_for_backward();
+    /// Its public handle is gone.
+    void owner_gone() { has_owner_ = false; }
+    /// A thread is in it, or a backward of its graph runs.
+    void begin_use() { ++uses_; }
+    void end_use();
+    /// The backward that the calling thread runs is counted and capped to its end, on this thread:
+    /// gradients come after the last saved tensor has gone.
+    void cap_this_backward();
+    [[nodiscard]] bool caps_from_open() const { return caps_from_open_; }
 
     /// A backward begins, where that is not known yet: in a program that tells no phases, what is
     /// saved after it is of a forward again.
@@ -83,11 +88,11 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     void enter(std::size_t python_hooks) {
         python_hooks_ = python_hooks;
         ++entered_;
-        hold_cap();
+        begin_use();
     }
     void leave() {
-        let_go_of_cap();
         --entered_;
+        end_use();
     }
     [[nodiscard]] bool is_entered() const { return entered_ > 0 && !is_forked(); }
     /// Where it was entered last.
@@ -126,6 +131,9 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     void follow(std::unique_ptr<CodecRule> rule, std::int64_t staging_bytes);
     [[nodiscard]] SavedAs ask_rule(Registry::Fresh const& fresh, bool is_in_backward);
     void tell_backward_order();
+    [[nodiscard]] at::Tensor wait_for(
+        ValueId value, SavedHook const* hook, bool is_of_torch, WithoutPythonLock& without_lock
+    );
     [[noreturn]] void raise_out_of_memory(std::string const& why) const;
     [[nodiscard]] bool borrow(std::int64_t size_bytes, bool last_resort);
     [[nodiscard]] std::vector<std::shared_ptr<TorchSession>> borrowers();
@@ -144,7 +152,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     std::atomic<std::int64_t> passed_tensors_{0};
     std::atomic<bool> caps_{true};
     bool const caps_from_open_;
-    std::atomic<std::int64_t> cap_holds_{0};
+    std::atomic<bool> has_owner_{true};
+    std::atomic<int> uses_{0};
     std::atomic<int> entered_{0};
     int const forks_ = forks_so_far();
     std::atomic<std::size_t> python_hooks_{0};
@@ -155,7 +164,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     std::atomic<int> told_{-1};         ///< the graph task of the backward whose order was told
     std::atomic<int> begun_{-1};        ///< and of the one that was seen to begin
     std::atomic<bool> turned_ = false;  ///< that changed the phase
-    std::atomic<int> holder_{-1};       ///< and of the one that holds the cap, the last that did
+    std::atomic<int> capped_{-1};       ///< and of the one that is capped, the last that was
 };
 
 }  // namespace spillway

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What unpack gives to code that is not torch's own: a fresh alias of the saved tensor, never the
+// one that the runtime keeps. Plain autograd gives the saved tensor itself, so what that code does
+// to it (`x.data = y`, `resize_`, `set_`) is there again at the next unpack; here, too.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
+
+#include <memory>
+#include <mutex>
+
+namespace spillway {
+
+/// A tensor of `tensor`'s storage, type, sizes and version counter and nothing else: no graph, no
+/// Python object; also in inference mode. For strided tensors without further dispatch keys.
+[[nodiscard]] at::Tensor alias_of(at::Tensor const& tensor);
+
+/// What became of one saved tensor outside.
+///
+/// Thread  any
+class HandedOut : public std::enable_shared_from_this<HandedOut> {
+  public:
+    /// A tensor like `from`, whose end is watched. Where torch wraps what is unpacked into a
+    /// variable of its own (`is_wrapped`), that variable is watched instead.
+    [[nodiscard]] at::Tensor make(at::Tensor const& from, bool is_wrapped);
+
+    /// What to hand out in place of the saved tensor: the tensor that was handed out last, while it
+    /// lives, or what its user made of it. Undefined: the saved tensor is as it was.
+    [[nodiscard]] at::Tensor again(bool is_wrapped);
+
+  private:
+    friend class WatchedTensor;
+    void began(c10::intrusive_ptr<c10::TensorImpl> const& watched);
+    void changed(at::Tensor as_it_is);
+
+    using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+    std::mutex mutex_;
+    WeakTensor last_{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+    at::Tensor changed_;
+};
+
+}  // namespace spillway

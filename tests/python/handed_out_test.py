@@ -1,0 +1,292 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a program may do with a saved tensor that it was handed: keep it, write it, swap or resize its bytes,
+look at its storage, read it twice, in several threads. Plain autograd gives the saved tensor itself; so each case
+runs plainly first, and then in a session whose other tensors push what is kept off the device."""
+
+import threading
+import time
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+import spillway
+import torch
+
+import same_bits
+
+ROWS = 512  # a tensor of 1 MiB
+BUDGET = "12MiB"
+Body = Callable[[torch.Tensor, Callable[[], None]], Any]
+
+
+class Swap(torch.autograd.Function):
+    """Its backward does `change` to what it unpacked, and unpacks again."""
+
+    change: Callable[[torch.Tensor], object] = staticmethod(lambda saved: None)
+    grad: bool = False
+
+    @staticmethod
+    def forward(ctx, x):
+        held = x * 3 if Swap.grad else (x > 0).float()
+        ctx.save_for_backward(held)
+        return x * held
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (saved,) = ctx.saved_tensors
+        first = saved.sum()
+        Swap.change(saved)
+        del saved
+        push()
+        (again,) = ctx.saved_tensors
+        return gradient * again.flatten()[:1] + first
+
+
+def push() -> None:
+    """Pushes what can leave off the device: more than the budget is saved, and let go of."""
+    x = torch.ones(ROWS, ROWS, requires_grad=True)
+    for _ in range(12):
+        x = (x * 1.01).sin()
+
+
+class HandedOut(same_bits.Case):
+    def as_plain(self, body: Body, moved: bool = True, **options: Any) -> spillway.Session:
+        """`body(leaf, push)` gives the same with nothing moved and with all that can moved."""
+        def run(push_out: Callable[[], None]) -> Any:
+            return body(same_bits.noise(ROWS, ROWS).requires_grad_(), push_out)
+
+        expected = run(push)
+        session = self.open(torch.nn.Linear(2, 2), BUDGET, **options)
+        with session:
+            found = run(push)
+        self.assertEqual(found, expected)
+        if moved:
+            self.assertGreater(session.report()["stored_bytes"], 0)
+        return session
+
+    def test_a_tensor_that_python_holds_is_written_where_backward_reads_it(self):
+        def body(x, push_out):
+            y = x.sin() * (x > 0).float()
+            held = y.grad_fn._saved_other
+            push_out()
+            held.data.mul_(2)
+            push_out()
+            y.sum().backward()
+            return same_bits.bits([x.grad])
+
+        self.as_plain(body)
+
+    def test_a_second_look_is_at_the_same_tensor(self):
+        seen = []
+
+        class Twice(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward((x > 0).float())
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                (one,) = ctx.saved_tensors
+                push()
+                (two,) = ctx.saved_tensors
+                seen.append(one is two)
+                one.data.add_(1)
+                return gradient * two
+
+        def body(x, push_out):
+            y = Twice.apply(x)
+            push_out()
+            y.sum().backward()
+            return same_bits.bits([x.grad]), seen.pop()
+
+        self.as_plain(body)
+
+    def test_what_a_function_does_to_what_it_unpacked_is_there_again(self):
+        changes = {
+            "data": lambda saved: setattr(saved, "data", torch.full((4, 4), 7.0)),
+            "set_": lambda saved: saved.data.set_(torch.full((4, 4), 7.0)),
+            "write": lambda saved: saved.data.mul_(3),
+            "resize_": lambda saved: saved.data.resize_(2, 2),
+            "storage": lambda saved: saved.untyped_storage().resize_(ROWS * ROWS * 8),
+            "transpose": lambda saved: setattr(saved, "data", saved.data.t()),
+        }
+        for grad in (False, True):
+            for name, change in changes.items():
+                with self.subTest(change=name, grad=grad):
+                    Swap.change, Swap.grad = staticmethod(change), grad
+
+                    def body(x, push_out):
+                        y = Swap.apply(x)
+                        push_out()
+                        y.sum().backward(retain_graph=True)
+                        push_out()
+                        y.sum().backward()
+                        return same_bits.bits([x.grad])
+
+                    self.as_plain(body)
+
+    def test_a_storage_that_came_back_can_be_emptied(self):
+        class Empties(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                held = x.sin()
+                ctx.save_for_backward(held)
+                return held * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                (held,) = ctx.saved_tensors
+                result = gradient * held
+                held.untyped_storage().resize_(0)
+                return result
+
+        def body(x, push_out):
+            y = Empties.apply(x)
+            push_out()
+            y.sum().backward()
+            return same_bits.bits([x.grad])
+
+        self.as_plain(body)
+
+    def test_a_subclass_keeps_its_arithmetic_and_its_attributes(self):
+        class Doubling(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                result = super().__torch_function__(func, types, args, kwargs or {})
+                if func in (torch.Tensor.mul, torch.Tensor.__mul__, torch.Tensor.__rmul__, torch.mul):
+                    result = result.add(args[0].extra if hasattr(args[0], "extra") else 1)
+                return result
+
+        class Product(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x.as_subclass(torch.Tensor) * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                (x,) = ctx.saved_tensors
+                return (x * gradient).as_subclass(torch.Tensor)
+
+        for leaf in (False, True):
+            def body(x, push_out):
+                source = x.detach().as_subclass(Doubling).requires_grad_() if leaf else x.sin().as_subclass(Doubling)
+                source.extra = 5
+                y = Product.apply(source)
+                push_out()
+                y.sum().backward()
+                return same_bits.bits([x.grad if not leaf else source.grad.as_subclass(torch.Tensor)])
+
+            with self.subTest(leaf=leaf):
+                self.as_plain(body, moved=False)
+
+    def test_a_part_of_backward_in_inference_mode(self):
+        def body(x, push_out):
+            y = x.sin().cos()
+            push_out()
+            node = y.grad_fn
+            with torch.inference_mode():
+                held = node._saved_self.sum().item()
+            push_out()
+            y.sum().backward()
+            return held, same_bits.bits([x.grad])
+
+        self.as_plain(body)
+
+    def test_a_session_opened_in_inference_mode_moves(self):
+        with torch.inference_mode():
+            session = self.open(torch.nn.Linear(2, 2), BUDGET)
+        x = same_bits.noise(ROWS, ROWS).requires_grad_()
+        with session:
+            y = x.sin()
+            push()
+        y.sum().backward()
+        self.assertGreater(session.report()["stored_bytes"], 0)
+
+    def test_what_a_backward_computes_with_is_not_written_in_vain(self):
+        stored: list[int] = []
+        session = None
+
+        class Computes(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(*((x > i).float() for i in range(4)))
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                held = ctx.saved_tensors
+                before = session.report()["stored_bytes"]
+                scratch = [torch.empty(ROWS, ROWS) for _ in range(2)]
+                stored.append(session.report()["stored_bytes"] - before)
+                del scratch
+                return gradient * held[0]
+
+        x = same_bits.noise(ROWS, ROWS).requires_grad_()
+        session = self.open(torch.nn.Linear(2, 2), BUDGET, nvme_budget="64MiB")
+        with session:
+            y = Computes.apply(x).sum()
+        y.backward()
+        self.assertEqual(stored, [0])
+        self.assertEqual(session.report()["kept_by_others_bytes"], 0)
+
+    def test_a_look_at_the_storage_pins_nothing(self):
+        def peak(look: bool) -> int:
+            session = self.open(torch.nn.Linear(2, 2), BUDGET)
+            sizes = []
+            with session:
+                x = torch.ones(ROWS, ROWS, requires_grad=True)
+                for _ in range(24):
+                    x = x.sin()
+                    if look:
+                        sizes.append(x.untyped_storage().nbytes())
+                x.sum().backward()
+            report = session.report()
+            session.close()
+            self.assertEqual(report["kept_by_others_bytes"], 0)
+            return report["stored_bytes"]
+
+        self.assertGreater(peak(True), 0.9 * peak(False))
+
+    def test_python_threads_run_while_a_function_waits_for_the_disk(self):
+        turns: list[float] = []
+        asks = threading.Event()
+        done = threading.Event()
+
+        class Waits(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward((x > 0).float())
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                asks.set()
+                (held,) = ctx.saved_tensors
+                done.set()
+                return gradient * held
+
+        def watch() -> None:
+            asks.wait()
+            while not done.is_set():
+                turns.append(time.monotonic())
+                time.sleep(0.001)
+
+        x = torch.ones(4 * ROWS, ROWS, requires_grad=True)
+        session = self.open(torch.nn.Linear(2, 2), "16MiB")
+        watcher = threading.Thread(target=watch)
+        with session:
+            y = Waits.apply(x)
+            for _ in range(4):
+                push()
+            watcher.start()
+            y.sum().backward()
+        watcher.join()
+        gaps = [later - earlier for earlier, later in zip(turns, turns[1:])]
+        self.assertTrue(not gaps or max(gaps) < 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
