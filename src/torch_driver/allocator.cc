@@ -160,6 +160,9 @@ void allocate_from(std::shared_ptr<TorchSession> const& session, bool whole_proc
 }
 
 std::shared_ptr<TorchSession> of_this_thread(std::shared_ptr<TorchSession> const& session) {
+    if (!session->device()->is_host()) {
+        return session;  // caps all threads
+    }
     if (std::shared_ptr<TorchSession> known = thread_sessions().find(*session)) {
         return known;
     }

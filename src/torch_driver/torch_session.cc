@@ -282,14 +282,20 @@ void TorchSession::end_use() {
 
 void TorchSession::cap_this_backward() {
     int const task = torch::autograd::get_current_graph_task_id();
-    if (task == -1 || capped_.load(std::memory_order_relaxed) == task ||
+    bool const caps_anyway = !device_->is_host() && has_owner_;  // all threads, all the time
+    if (task == -1 || caps_anyway || capped_.load(std::memory_order_relaxed) == task ||
         capped_.exchange(task) == task) {
         return;
     }
     begin_use();
-    keep_for_backward(std::shared_ptr<void>(this, [session = shared_from_this()](void*) {
-        session->end_use();
-    }));
+    // Threads of devices let go of a backward some time after it has returned: they must not be the
+    // last to hold a session.
+    auto const end = [weak = weak_from_this()](void*) {
+        if (std::shared_ptr<TorchSession> const session = weak.lock()) {
+            session->end_use();
+        }
+    };
+    keep_for_backward(std::shared_ptr<void>(this, end));
     if (device_->is_host()) {
         keep_for_backward(capped_on_this_thread(shared_from_this()));
     }
