@@ -153,6 +153,25 @@ class HandedOut(same_bits.Case):
 
         self.as_plain(body)
 
+    def test_what_came_back_has_the_layout_and_alignment_that_it_had(self):
+        """Kernels are chosen by them: another one may give other bits."""
+        def layout(tensor: torch.Tensor) -> tuple[Any, ...]:
+            return (tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.untyped_storage().nbytes(),
+                    tensor.data_ptr() % 64, tensor.dtype, tensor.is_contiguous())
+
+        shapes: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+            "whole": lambda x: x * 1.0, "transposed": lambda x: (x * 1.0).t(), "offset": lambda x: (x * 1.0)[3:, 5:],
+            "stepped": lambda x: (x * 1.0)[:, ::3], "expanded": lambda x: (x * 1.0)[:1].expand(7, -1),
+            "channels last": lambda x: (x * 1.0).view(4, 8, 64, -1).contiguous(memory_format=torch.channels_last)}
+        x = same_bits.noise(ROWS, ROWS).requires_grad_()
+        session = self.open(torch.nn.Linear(2, 2), BUDGET, nvme_budget="64MiB")
+        for name, view in shapes.items():
+            with self.subTest(name), session:
+                y = view(x).sin()
+                before = layout(y.grad_fn._saved_self)
+                push()
+                self.assertEqual(layout(y.grad_fn._saved_self), before)
+
     def test_a_subclass_keeps_its_arithmetic_and_its_attributes(self):
         class Doubling(torch.Tensor):
             @classmethod
