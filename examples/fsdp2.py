@@ -54,7 +54,7 @@ def train(chosen: argparse.Namespace) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     session = None
     if chosen.device_budget:
-        session = spillway.session(model, optimizer=optimizer, device_budget=chosen.device_budget,
+        session = spillway.session(model, device_budget=chosen.device_budget,
                                    nvme=chosen.nvme)
     rank = distributed.get_rank()
     torch.manual_seed(100 + rank)

@@ -78,7 +78,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     session = None
     if chosen.device_budget:
-        session = spillway.session(model, optimizer=optimizer, device_budget=chosen.device_budget,
+        session = spillway.session(model, device_budget=chosen.device_budget,
                                    nvme=chosen.nvme)
     for step in range(1, chosen.steps + 1):
         words, targets = batch(text, chosen.batch, chosen.length, chosen.device)

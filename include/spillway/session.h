@@ -30,6 +30,7 @@ namespace spillway {
 class TorchSession;  // the implementation, in src/torch_driver
 class OperatorWatch;
 class Entered;
+class Capped;
 
 /// What a session may use. Budgets are bytes; 0 means none of it (device: no cap; host: none on the
 /// CPU and beside an NVMe folder, else four times the device budget or half of what is left,
@@ -130,6 +131,7 @@ class Session {
 
   private:
     friend class Recording;
+    friend class Update;
     explicit Session(std::shared_ptr<TorchSession> impl);
     std::shared_ptr<TorchSession> impl_;  ///< shared with the graphs that were recorded
     std::unique_ptr<OperatorWatch> watch_;
@@ -147,6 +149,21 @@ class Recording {
 
   private:
     std::unique_ptr<Entered> entered_;
+};
+
+/// The step of an optimizer: while it lives, the phase is `update`, and what this thread allocates
+/// is counted and capped, whether or not it is recorded. For sessions with `cap_from_open` false.
+class Update {
+  public:
+    Update(Session& session, std::int64_t step);
+    ~Update();
+    Update(Update const&) = delete;
+    Update& operator=(Update const&) = delete;
+
+  private:
+    std::shared_ptr<TorchSession> session_;
+    Phase before_;
+    std::unique_ptr<Capped> capped_;
 };
 
 /// What stock torch allocates on the CPU, counted and passed through; for measurements of plain

@@ -9,7 +9,7 @@
 """
 
 from . import _library, _subclass
-from .errors import BudgetError, Error, LibraryError, OptionError, StateError, TorchVersionError
+from .errors import BudgetError, Error, LibraryError, OptionError, StateError, TorchVersionError, SpillwayWarning
 from .report import Report
 from .session import Session
 
@@ -18,4 +18,4 @@ _subclass.register()
 
 session = Session
 
-__all__ = ["BudgetError", "Error", "LibraryError", "OptionError", "Report", "Session", "StateError", "TorchVersionError", "session"]
+__all__ = ["BudgetError", "Error", "LibraryError", "OptionError", "Report", "Session", "StateError", "TorchVersionError", "SpillwayWarning", "session"]

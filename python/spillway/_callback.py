@@ -27,6 +27,7 @@ class Training:
         lossy: bool = False,
         codec: str | None = None,
         nonfinite: str = "keep",
+        min_tensor_bytes: int | str | None = None,
     ) -> None:
         super().__init__()
         self._options: dict[str, Any] = {
@@ -38,6 +39,7 @@ class Training:
             "lossy": lossy,
             "codec": codec,
             "nonfinite": nonfinite,
+            "min_tensor_bytes": min_tensor_bytes,
         }
         self._session: Session | None = None
         self._report: Report | None = None

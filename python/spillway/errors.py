@@ -35,3 +35,7 @@ class LibraryError(Error, ImportError):
 
 class TorchVersionError(LibraryError):
     """This build is for another torch than the one that is installed."""
+
+
+class SpillwayWarning(UserWarning):
+    """What a session cannot see or do, said once."""

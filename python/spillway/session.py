@@ -3,13 +3,18 @@
 """Training under a budget of device bytes."""
 
 import os
+import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
+from torch.nn.parameter import UninitializedTensorMixin
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from .errors import BudgetError, Error, OptionError, StateError
+from . import _update
+from .errors import BudgetError, Error, OptionError, StateError, SpillwayWarning
 from .report import Report
 
 _BUDGETS = ("device_budget", "host_budget", "nvme_budget")
@@ -40,28 +45,53 @@ def _call(function: Callable[..., _Result], *arguments: Any) -> _Result:
         raise Error(str(failure).splitlines()[0]) from failure
 
 
-def _typed(budget: int | str | None) -> str:
-    return "" if budget is None else str(budget)
+def _typed(option: str, size: int | str | None) -> str:
+    """As the runtime reads it; empty: not given."""
+    if isinstance(size, float):
+        raise OptionError(option, f"{size!r} is neither bytes nor a share; write '{size:.0%}' for a share" if 0 < size <= 1
+                          else f"{size!r} is not a number of bytes; write {size:.0f}, or a text like '16GiB' or '80%'")
+    if isinstance(size, bool) or not isinstance(size, (int, str, type(None))):
+        raise OptionError(option, f"bytes are wanted, as a number or as a text like '16GiB' or '80%', not {size!r}")
+    return "" if size is None else str(size)
 
 
-def _local(tensor: torch.Tensor) -> torch.Tensor:
-    """This process's part of a sharded tensor, which has the storage."""
-    return getattr(tensor, "_local_tensor", tensor)
+def _device_budget(budget: int | str | None) -> str:
+    typed = _typed("device_budget", budget)
+    if typed.strip() in ("", "0"):
+        raise BudgetError("device_budget", f"bytes are wanted, such as '16GiB' or '80%', not {budget!r}; to only measure what "
+                                           "training takes, give more than it can take ('1TiB')")
+    return typed
+
+
+def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """What has the storage: of a wrapper (a sharded or quantized tensor) the tensors inside it, of a lazy parameter
+    nothing yet."""
+    if isinstance(tensor, UninitializedTensorMixin):
+        return
+    if is_traceable_wrapper_subclass(tensor):
+        for name in tensor.__tensor_flatten__()[0]:
+            yield from _parts(getattr(tensor, name))
+        return
+    yield getattr(tensor, "_local_tensor", tensor)
 
 
 def _owned(
     model: torch.nn.Module, optimizers: Iterable[torch.optim.Optimizer]
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """What is never moved, by name."""
-    for name, parameter in model.named_parameters():
-        yield name, _local(parameter)
-        if parameter.grad is not None:
-            yield f"{name}.grad", _local(parameter.grad)
-    yield from model.named_buffers()
-    for optimizer in optimizers:
-        for state in optimizer.state.values():
-            for name, value in state.items():
-                yield from ((f"optimizer state {name}", _local(tensor)) for tensor in _tensors(value))
+    def named() -> Iterator[tuple[str, torch.Tensor]]:
+        for name, parameter in model.named_parameters():
+            yield name, parameter
+            if parameter.grad is not None:
+                yield f"{name}.grad", parameter.grad
+        yield from model.named_buffers()
+        for optimizer in optimizers:
+            for state in optimizer.state.values():
+                for name, value in state.items():
+                    yield from ((f"optimizer state {name}", tensor) for tensor in _tensors(value))
+
+    for name, tensor in named():
+        yield from ((name, part) for part in _parts(tensor))
 
 
 def _state_count(optimizers: Iterable[torch.optim.Optimizer]) -> int:
@@ -81,10 +111,8 @@ def _tensors(value: object) -> Iterator[torch.Tensor]:
 
 def _address(tensor: torch.Tensor | None) -> int:
     """Where it is; of one that is in no one place, which it is."""
-    if tensor is None:
-        return 0
-    local = _local(tensor)
-    return local.data_ptr() if local.layout is torch.strided else id(local)
+    return 0 if tensor is None else sum(part.data_ptr() if part.layout is torch.strided else id(part)
+                                        for part in _parts(tensor))
 
 
 def _check_types(model: object, optimizers: list[Any], lossy: object, names: dict[str, object]) -> None:
@@ -110,10 +138,14 @@ def _device_bytes(device: torch.device) -> int:
 
 
 def _rank() -> int:
+    """As torch.distributed says; before it is initialized, as the launcher does (torchrun, Slurm, Open MPI, MPICH)."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
-    rank = os.environ.get("RANK", "")
-    return int(rank) if rank.isdecimal() else 0
+    for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK",
+                 "LOCAL_RANK"):
+        if (rank := os.environ.get(name, "")).isdecimal():
+            return int(rank)
+    return 0
 
 
 class Session:
@@ -124,13 +156,15 @@ class Session:
     device_budget: bytes of that device that training may take: a number, "16GiB" or "80%".
     host_budget: of host memory that saved tensors may wait in; None: 0 on the CPU, half of what is free on a GPU.
     nvme, nvme_budget: a folder on a disk that they may wait in, and how much of it; None: nine tenths of what is free.
-    optimizer: one or several, whose state counts in the budget.
+    optimizer: one or several that are not torch.optim's, whose state counts in the budget; torch's own are seen
+        when they step, wherever that is, and count without it.
     policy: "online" (what leaves is chosen as it runs), "keep_all" (nothing leaves) or, with lossy,
         "qpo" (what layers read leaves at once, in 4 or 8 bits).
     lossy: without it nothing ever loses a bit, and what would is refused.
     codec: in place of the policy's own: "affine4" for what may lose something unnamed (inputs of linear layers,
         convolutions, norms and activations), "attention=affine8" for one class, "all=lossless"; several with commas.
     nonfinite: tensors with NaN or infinity that a codec cannot give back: "keep" (they leave as they are) or "refuse".
+    min_tensor_bytes: smaller saved tensors stay on the device; None: 64 KiB.
 
     Raises OptionError or BudgetError for what cannot be."""
 
@@ -147,13 +181,20 @@ class Session:
         lossy: bool = False,
         codec: str | None = None,
         nonfinite: str = "keep",
+        min_tensor_bytes: int | str | None = None,
     ) -> None:
+        self._is_closed = True  # until it is open
         self._model = model
         several = optimizer if isinstance(optimizer, Iterable) else [optimizer]
         self._optimizers = [each for each in several if each is not None]
         self._told: tuple[int, int, int] | None = None
         self._is_entered = False
-        self._is_closed = False
+        self._entries = 0
+        self._has_warned: set[str] = set()
+        self._seen: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()
+        self._versions: int | None = None
+        self._has_stepped = False  # an optimizer of torch's, since the last entry
+        self._last: Report | None = None
         codecs = "" if codec is None else codec
         _check_types(model, self._optimizers, lossy, {"policy": policy, "codec": codecs, "nonfinite": nonfinite})
         device = _device_of(model)
@@ -162,27 +203,33 @@ class Session:
             torch.classes.spillway.Session,
             str(device),
             _device_bytes(device),
-            _typed(device_budget),
-            _typed(host_budget),
-            "" if nvme is None else os.fspath(nvme),
-            _typed(nvme_budget),
+            _device_budget(device_budget),
+            _typed("host_budget", host_budget),
+            "" if nvme is None else os.path.expanduser(os.fspath(nvme)),
+            _typed("nvme_budget", nvme_budget),
             policy,
             lossy,
             codecs,
             nonfinite,
+            _typed("min_tensor_bytes", min_tensor_bytes),
             _rank(),
         )
+        self._is_closed = False
         try:
             self._own()
         except Error:
-            self.close()  # or it would cap what runs while the error is handled
+            _call(self._runtime.close)  # or it would cap what runs while the error is handled
+            self._is_closed = True
             raise
+        _update.watch(self)
 
     def start(self) -> None:
         """What is saved from now on is the session's."""
+        self._warn_of_unseen_updates()
         self._own()
         _call(self._runtime.start)
         self._is_entered = True
+        self._entries += 1
 
     def stop(self) -> None:
         """What is saved from now on is plain autograd's."""
@@ -198,11 +245,20 @@ class Session:
     def close(self) -> None:
         """The cap ends; graphs that were recorded stay right. Once more, it does nothing."""
         if not self._is_closed:
+            last = self.report()
             _call(self._runtime.close)
+            self._last = last
             self._is_closed = True
+            _update.forget(self)
 
     def report(self) -> Report:
-        return Report(_call(self._runtime.table), _call(self._runtime.json))
+        """What was done so far; of a closed session, until it was closed."""
+        if self._last is not None:
+            return self._last
+        report = Report(_call(self._runtime.table), _call(self._runtime.json))
+        if report["saved_tensors"] == 0:
+            self._warn_of_nothing_recorded()
+        return report
 
     def explain(self, module: str = "") -> str:
         """Every tensor that the last forward saved in `module`, by its path in the model: its bytes, and why it
@@ -226,15 +282,71 @@ class Session:
     ) -> None:
         self.stop()
 
+    def __del__(self) -> None:
+        if not self._is_closed and self._entries == 0:
+            self._warn_of_nothing_recorded()
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        raise StateError("a session cannot be copied or pickled, since it is of this process and of this model; leave it "
+                         "out of what is copied (`__deepcopy__`, `__getstate__`), and open one for the copy")
+
+    def _warn(self, what: str, words: str) -> None:
+        """Once a session."""
+        if what not in self._has_warned:
+            self._has_warned.add(what)
+            warnings.warn(words, SpillwayWarning, stacklevel=4)
+
+    def _warn_of_nothing_recorded(self) -> None:
+        if self._entries == 0:
+            why = "it was opened and never entered; run the forward in `with session:`"
+        else:
+            why = ("it was entered, but autograd saved nothing on the thread that entered it; run the forward on that "
+                   "thread, inside the `with`, and not under no_grad or inference_mode")
+        self._warn("nothing", f"this Spillway session has recorded nothing, so nothing moves and little is counted: {why}")
+
+    def _trains(self, optimizer: torch.optim.Optimizer) -> bool:
+        mine = {id(parameter) for parameter in self._model.parameters()}
+        return any(id(parameter) in mine for group in optimizer.param_groups for parameter in group["params"])
+
+    def _update_begins(self) -> None:
+        _call(self._runtime.begin_update)
+
+    def _update_ends(self, optimizer: torch.optim.Optimizer | None = None) -> None:
+        """With the optimizer whose step has ended well: its state counts from now on."""
+        if self._is_closed:
+            return
+        if optimizer is not None:
+            self._seen.add(optimizer)
+            self._has_stepped = True
+            self._own()
+        _call(self._runtime.end_update)
+
+    def _version(self) -> int:
+        """Grows when a parameter is written."""
+        return sum(parameter._version for parameter in self._model.parameters()
+                   if not isinstance(parameter, UninitializedTensorMixin) and not parameter.is_inference())
+
+    def _warn_of_unseen_updates(self) -> None:
+        now = self._version()
+        if self._versions not in (None, now) and not self._has_stepped and not self._optimizers:
+            self._warn("update", "parameters were updated, and not by an optimizer of torch.optim: what it keeps and allocates "
+                                 "is not counted in this Spillway session's budget; step inside the `with`, and pass it as "
+                                 "optimizer= if it has a `state` like torch's")
+        self._versions = now
+        self._has_stepped = False
+
+    def _all_optimizers(self) -> list[Any]:
+        return [*self._optimizers, *(each for each in self._seen if each not in self._optimizers)]
+
     def _own(self) -> None:
         """Tells what is never moved, where that is not what was told last."""
         parameters = list(self._model.parameters())
         now = (sum(_address(parameter) for parameter in parameters),
                sum(_address(parameter.grad) for parameter in parameters),
-               _state_count(self._optimizers))
+               _state_count(self._all_optimizers()))
         if now == self._told:
             return
-        owned = list(_owned(self._model, self._optimizers))
+        owned = list(_owned(self._model, self._all_optimizers()))
         moved = next((p for p in parameters if p.device != self._device), None)
         if moved is not None and self._told is None:
             raise OptionError("model", f"it has parameters on {self._device} and on {moved.device}; a session is of one")

@@ -5,10 +5,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <utility>
 
 namespace spillway {
@@ -20,17 +23,26 @@ struct Unit {
     double factor;
 };
 
-constexpr std::array<Unit, 10> kUnits{{
+/// In any case. A letter alone is binary, as in Docker, Slurm and most tools; with B it is decimal.
+constexpr std::array<Unit, 18> kUnits{{
     {"", 1.0},
-    {"B", 1.0},
-    {"KiB", 1024.0},
-    {"MiB", 1048576.0},
-    {"GiB", 1073741824.0},
-    {"TiB", 1099511627776.0},
-    {"KB", 1e3},
-    {"MB", 1e6},
-    {"GB", 1e9},
-    {"TB", 1e12},
+    {"b", 1.0},
+    {"k", 1024.0},
+    {"m", 1048576.0},
+    {"g", 1073741824.0},
+    {"t", 1099511627776.0},
+    {"ki", 1024.0},
+    {"mi", 1048576.0},
+    {"gi", 1073741824.0},
+    {"ti", 1099511627776.0},
+    {"kib", 1024.0},
+    {"mib", 1048576.0},
+    {"gib", 1073741824.0},
+    {"tib", 1099511627776.0},
+    {"kb", 1e3},
+    {"mb", 1e6},
+    {"gb", 1e9},
+    {"tb", 1e12},
 }};
 
 Error not_a_size(std::string_view text) {
@@ -79,13 +91,23 @@ Result<std::int64_t> parse_size(std::string_view text, std::int64_t whole_bytes)
     }
     std::string_view const unit = trimmed(body.substr(static_cast<std::size_t>(end - body.data())));
     if (unit == "%") {
-        if (whole_bytes <= 0 || number > 100) {
+        if (number > 100) {
+            return Error{
+                Errc::bad_argument,
+                fmt::format("'{}' is more than all; a share is at most 100%", text),
+                ""};
+        }
+        if (whole_bytes <= 0) {
             return not_a_size(text);
         }
         return checked(number / 100.0 * static_cast<double>(whole_bytes), text);
     }
+    std::string lower(unit);
+    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) {
+        return static_cast<char>(std::tolower(c));
+    });
     for (auto const& [name, factor] : kUnits) {
-        if (unit == name) {
+        if (lower == name) {
             return checked(number * factor, text);
         }
     }

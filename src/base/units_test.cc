@@ -31,6 +31,18 @@ TEST(UnitsTest, sizes_are_read_as_people_type_them) {
     EXPECT_EQ(parsed("0"), 0);
 }
 
+TEST(UnitsTest, common_spellings_in_any_case_are_taken) {
+    for (std::string_view const text : {"8g", "8G", "8Gi", "8gi", "8GIB", "8 gib", "8192m"}) {
+        EXPECT_EQ(parsed(text), std::int64_t{8} << 30) << text;
+    }
+    EXPECT_EQ(parsed("8gb"), 8'000'000'000);
+    EXPECT_EQ(parsed("8Gb"), 8'000'000'000);
+}
+
+TEST(UnitsTest, more_than_all_is_refused_with_the_limit) {
+    EXPECT_NE(parse_size("120%", 1000).error().what.find("at most 100%"), std::string::npos);
+}
+
 TEST(UnitsTest, a_share_is_of_the_whole) {
     EXPECT_EQ(parsed("80%", 1000), 800);
     EXPECT_EQ(parsed("100 %", 7), 7);
@@ -46,7 +58,8 @@ TEST(UnitsTest, what_is_no_size_is_refused_as_typed) {
           "-1",
           "-5MiB",
           "12XB",
-          "12 Mib",
+          "12 Mibi",
+          "12bb",
           "1e30GiB",
           "nan",
           "inf",

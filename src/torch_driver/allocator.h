@@ -25,8 +25,8 @@ void free_block(void* block);
 void allocate_from(std::shared_ptr<TorchSession> const& session, bool whole_process);
 
 /// The session, in a pointer that stands for the calling thread: with its last copy ends what the
-/// session counts and caps on this thread. What is recorded on a thread keeps one. Where the session
-/// caps all threads, the session itself.
+/// session counts and caps on this thread. What is recorded on a thread keeps one. Where the
+/// session caps all threads, the session itself.
 [[nodiscard]] std::shared_ptr<TorchSession> of_this_thread(
     std::shared_ptr<TorchSession> const& session
 );

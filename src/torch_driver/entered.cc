@@ -32,4 +32,13 @@ Entered::~Entered() {
     }
 }
 
+Capped::Capped(std::shared_ptr<TorchSession> const& session)
+    : session_(capped_on_this_thread(session)) {
+    session_->begin_use();
+}
+
+Capped::~Capped() {
+    session_->end_use();
+}
+
 }  // namespace spillway

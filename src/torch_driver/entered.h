@@ -33,4 +33,17 @@ class Entered {
     std::optional<OpenOperatorWatch> watch_;  ///< where savers have a class
 };
 
+/// While it lives, what the calling thread allocates is counted and capped by `session`, though it
+/// records nothing: for an optimizer's step. Ended on another thread it ends there all the same.
+class Capped {
+  public:
+    explicit Capped(std::shared_ptr<TorchSession> const& session);
+    ~Capped();
+    Capped(Capped const&) = delete;
+    Capped& operator=(Capped const&) = delete;
+
+  private:
+    std::shared_ptr<TorchSession> const session_;
+};
+
 }  // namespace spillway

@@ -71,4 +71,15 @@ Recording::Recording(Session& session) : entered_(std::make_unique<Entered>(sess
 
 Recording::~Recording() = default;
 
+Update::Update(Session& session, std::int64_t step)
+    : session_(session.impl_), before_(session_->loop().current_phase()) {
+    capped_ = std::make_unique<Capped>(session_);
+    session.phase(Phase::update, step);
+}
+
+Update::~Update() {
+    capped_.reset();
+    session_->phase(before_);
+}
+
 }  // namespace spillway

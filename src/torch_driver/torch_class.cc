@@ -74,6 +74,7 @@ class SessionClass final : public torch::CustomClassHolder {
         bool lossy,
         std::string const& codec,
         std::string const& nonfinite,
+        std::string const& min_tensor_bytes,
         std::int64_t rank
     ) {
         HostLimits const limits = read_host_limits();
@@ -116,6 +117,8 @@ class SessionClass final : public torch::CustomClassHolder {
         options.lossy = lossy;
         options.codecs = codec;
         options.nonfinite = nonfinite;
+        options.min_value_bytes =
+            min_tensor_bytes.empty() ? -1 : size_of("min_tensor_bytes", min_tensor_bytes, 0);
         options.rank = rank;
         options.keep_trace = true;
         options.cap_from_open = false;
@@ -174,6 +177,19 @@ class SessionClass final : public torch::CustomClassHolder {
         }
     }
 
+    /// An optimizer's step begins on this thread; a second one, inside it, changes nothing.
+    void begin_update() {
+        std::lock_guard const lock(mutex_);
+        std::shared_ptr<Session> const session = opened();
+        if (!update_) {
+            update_.emplace(*session, step_);
+        }
+    }
+    void end_update() {
+        std::lock_guard const lock(mutex_);
+        update_.reset();
+    }
+
     std::string table() { return to_table(opened()->report()); }
     std::string json() { return to_json(opened()->report()); }
     std::string explain(std::string const& module) { return opened()->explain(module); }
@@ -194,6 +210,7 @@ class SessionClass final : public torch::CustomClassHolder {
             "this session is entered; leave it before it is closed"
         );
         opened()->end_cap();  // torch may keep a graph whose backward failed
+        update_.reset();
         entry_.reset();
         recording_.reset();
         std::lock_guard const closing(opened_mutex_);
@@ -231,6 +248,7 @@ class SessionClass final : public torch::CustomClassHolder {
     std::mutex opened_mutex_;  ///< of the next
     std::shared_ptr<Session> session_;
     std::optional<Recording> recording_;
+    std::optional<Update> update_;
     std::shared_ptr<int> entry_;  ///< stands for it in the list of the thread that is in it
     std::int64_t step_ = 0;
     bool steps_are_told_ = false;
@@ -255,11 +273,14 @@ TORCH_LIBRARY(spillway, library) {
              bool,
              std::string const&,
              std::string const&,
+             std::string const&,
              std::int64_t>())
         .def("own", &SessionClass::own)
         .def("start", &SessionClass::start)
         .def("stop", &SessionClass::stop)
         .def("step", &SessionClass::step)
+        .def("begin_update", &SessionClass::begin_update)
+        .def("end_update", &SessionClass::end_update)
         .def("table", &SessionClass::table)
         .def("json", &SessionClass::json)
         .def("explain", &SessionClass::explain)

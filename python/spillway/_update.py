@@ -1,0 +1,68 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""An open session takes part in the step of every torch optimizer that holds parameters of its model: torch tells of
+each step, before it and after it."""
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+if TYPE_CHECKING:
+    from .session import Session
+
+_sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
+_is_watching = False
+
+
+class _Arguments(tuple[Any, ...]):
+    """A step's arguments. The frame that runs the step holds them, so they end with it, however it ends; torch calls
+    no hook after a step that raised."""
+
+    at_end: Callable[[], None]
+
+    def __del__(self) -> None:
+        self.at_end()
+
+
+def watch(session: "Session") -> None:
+    """From now on `session` hears of optimizers' steps, for as long as it lives."""
+    global _is_watching
+    _sessions.add(session)
+    if not _is_watching:
+        _is_watching = True
+        register_optimizer_step_pre_hook(_before)
+        register_optimizer_step_post_hook(_after)
+
+
+def forget(session: "Session") -> None:
+    _sessions.discard(session)
+
+
+def _of(optimizer: torch.optim.Optimizer) -> "list[Session]":
+    return [session for session in list(_sessions) if session._trains(optimizer)]
+
+
+def _before(
+    optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    sessions = _of(optimizer)
+    if not sessions:
+        return None
+    for session in sessions:
+        session._update_begins()
+
+    def at_end() -> None:
+        for session in sessions:
+            session._update_ends()
+
+    arguments = _Arguments(args)
+    arguments.at_end = at_end
+    return arguments, kwargs
+
+
+def _after(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for session in _of(optimizer):
+        session._update_ends(optimizer)

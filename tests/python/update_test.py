@@ -1,0 +1,271 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""An optimizer's step under a budget: a session takes part in it wherever it is called and whoever made it."""
+
+import copy
+import gc
+import os
+import pickle
+import unittest
+import warnings
+from typing import Any
+from unittest import mock
+
+import spillway
+import torch
+
+import same_bits
+from cap_test import fits
+
+WIDTH = 512  # a layer of 1 MiB
+
+
+def model(layers: int = 6) -> torch.nn.Module:
+    torch.manual_seed(1)
+    return torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(layers)))
+
+
+def loss_of(net: torch.nn.Module) -> torch.Tensor:
+    return net(same_bits.noise(64, WIDTH)).square().mean()
+
+
+class Update(same_bits.Case):
+    def train(self, net: torch.nn.Module, optimizer: Any, session: Any, steps: int = 2) -> None:
+        for _ in range(steps):
+            with session:
+                loss = loss_of(net)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def test_a_step_outside_the_with_is_counted_and_capped(self):
+        net = model()
+        session = self.open(net, "20MiB")  # 6 of parameters, 6 of gradients, 12 of state
+        with self.assertRaisesRegex(torch.OutOfMemoryError, "step 1, update: aten::"):
+            self.train(net, torch.optim.AdamW(net.parameters()), session)
+        gc.collect()
+        self.assertTrue(fits(), "a step that raised caps nothing")
+        session.close()
+
+        session = self.open(model(), "1TiB")
+        self.train(session._model, torch.optim.AdamW(session._model.parameters()), session)
+        report = session.report()
+        self.assertGreater(report["device_peak_bytes"], 24 << 20)
+        self.assertGreater(report["device_peak_by_phase"]["update"], 24 << 20)
+
+    def test_the_bits_are_plain_trainings(self):
+        for make in (lambda p: torch.optim.AdamW(p), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+                     lambda p: torch.optim.Adam(p, foreach=True), lambda p: torch.optim.AdamW(p, fused=True)):
+            plain, net = model(), model()
+            optimizer = make(plain.parameters())
+            for _ in range(3):
+                loss_of(plain).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            session = self.open(net, "40MiB")
+            self.train(net, make(net.parameters()), session, steps=3)
+            self.assertEqual(same_bits.bits(net.parameters()), same_bits.bits(plain.parameters()))
+            session.close()
+
+    def test_state_counts_afterwards_and_is_never_moved(self):
+        net = model()
+        session = self.open(net, "40MiB")
+        optimizer = torch.optim.AdamW(net.parameters())
+        self.train(net, optimizer, session, steps=1)
+        with session:
+            loss_of(net).backward()
+        self.assertGreater(session.report()["device_peak_by_phase"]["forward"], 18 << 20)
+
+    def test_a_closure_that_trains_inside_the_step(self):
+        net = model(2)
+        session = self.open(net, "1TiB")
+        optimizer = torch.optim.LBFGS(net.parameters(), max_iter=2)
+
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()
+            with session:
+                loss = loss_of(net)
+            loss.backward()
+            return loss
+
+        first = optimizer.step(closure).item()
+        self.assertLess(optimizer.step(closure).item(), first)
+        self.assertGreater(session.report()["device_peak_by_phase"]["update"], 0)
+
+    def test_inside_the_with_under_a_scaler_and_with_a_scheduler(self):
+        net = model(2)
+        session = self.open(net, "1TiB")
+        optimizer = torch.optim.AdamW(net.parameters())
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        scaler = torch.amp.GradScaler("cpu")
+        for _ in range(2):
+            with session:
+                scaler.scale(loss_of(net)).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            scheduler.step()
+        report = session.report()
+        self.assertGreater(report["device_peak_by_phase"]["update"], 6 << 20)
+        self.assertGreater(report["device_peak_by_phase"]["backward"], 0)
+
+    def test_another_models_step_is_no_concern(self):
+        net, other = model(1), model(2)
+        session = self.open(net, "8MiB")
+        loss_of(other).backward()
+        torch.optim.AdamW(other.parameters()).step()
+        self.assertEqual(session.report()["device_peak_by_phase"]["update"], 0)
+
+    def test_two_sessions_of_one_model(self):
+        net = model(1)
+        one, two = self.open(net, "1TiB"), self.open(net, "1TiB")
+        optimizer = torch.optim.AdamW(net.parameters())
+        self.train(net, optimizer, one, steps=1)
+        self.train(net, optimizer, two, steps=1)
+        self.assertGreater(one.report()["device_peak_by_phase"]["update"], 0)
+        self.assertGreater(two.report()["device_peak_by_phase"]["update"], 0)
+
+    def test_an_optimizer_that_is_not_torchs_is_warned_of_once(self):
+        net = model(1)
+        session = self.open(net, "1TiB")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                with session:
+                    loss_of(net).backward()
+                with torch.no_grad():
+                    for parameter in net.parameters():
+                        parameter -= parameter.grad
+        ours = [str(each.message) for each in caught if each.category is spillway.SpillwayWarning]
+        self.assertEqual(len(ours), 1, ours)
+        self.assertIn("not by an optimizer of torch.optim", ours[0])
+
+    def test_a_session_that_is_gone_hears_nothing(self):
+        net = model(1)
+        session = self.open(net, "4MiB")
+        with session:
+            loss_of(net).backward()
+        session.close()
+        torch.optim.AdamW(net.parameters()).step()
+        self.assertTrue(fits())
+
+
+class Warned(same_bits.Case):
+    def warnings_of(self, body: Any) -> list[str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            body()
+            gc.collect()
+        return [str(each.message) for each in caught if each.category is spillway.SpillwayWarning]
+
+    def test_a_session_that_records_nothing_says_so_once(self):
+        net = model(1)
+
+        def never_entered() -> None:
+            session = self.open(net, "8MiB")
+            loss_of(net).backward()
+            session.report()
+            session.close()
+
+        def dropped() -> None:
+            spillway.session(net, device_budget="8MiB", nvme=self.folder)
+
+        def without_grad() -> None:
+            session = self.open(net, "8MiB")
+            with session, torch.no_grad():
+                loss_of(net)
+            session.close()
+
+        for body, words in ((never_entered, "never entered"), (dropped, "never entered"),
+                            (without_grad, "autograd saved nothing")):
+            with self.subTest(body.__name__):
+                said = self.warnings_of(body)
+                self.assertEqual(len(said), 1, said)
+                self.assertIn(words, said[0])
+
+    def test_one_that_records_says_nothing(self):
+        def body() -> None:
+            session = self.open(model(1), "8MiB")
+            with session:
+                loss_of(session._model).backward()
+            session.report()
+            session.close()
+            print(session.report(), file=open(os.devnull, "w"))
+
+        self.assertEqual(self.warnings_of(body), [])
+
+
+class Owned(same_bits.Case):
+    def test_a_wrapper_counts_what_is_inside_it(self):
+        from torch.testing._internal.two_tensor import TwoTensor
+
+        net = torch.nn.Linear(WIDTH, WIDTH, bias=False)
+        net.weight = torch.nn.Parameter(TwoTensor(torch.ones(WIDTH, WIDTH), torch.ones(WIDTH, WIDTH)))
+        session = self.open(net, "8MiB")
+        self.assertAlmostEqual(session.report()["device_bytes"], 2 << 20, delta=1 << 16)
+        session.close()
+        with self.assertRaises(spillway.BudgetError):
+            self.open(net, "2MiB")
+
+    def test_lazy_parameters_count_when_they_are_there(self):
+        net = torch.nn.Sequential(torch.nn.LazyLinear(WIDTH), torch.nn.LazyLinear(WIDTH))
+        session = self.open(net, "8MiB")
+        with session:
+            loss_of(net).backward()
+        with session:
+            loss_of(net).backward()
+        self.assertGreater(session.report()["device_bytes"], 2 << 20)
+
+    def test_what_holds_a_session_cannot_be_copied(self):
+        session = self.open(model(1), "8MiB")
+        for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+            with self.subTest(copied.__name__), self.assertRaisesRegex(spillway.StateError, "open one for the copy"):
+                copied({"holder": session} if copied is not copy.copy else session)
+
+
+class Options(same_bits.Case):
+    def test_what_is_no_budget_is_refused_in_one_clear_line(self):
+        for budget, words in ((None, "such as '16GiB'"), (0, "such as '16GiB'"), ("", "such as '16GiB'"),
+                              ("0", "such as '16GiB'"), (0.5, "write '50%'"), (1e9, "write 1000000000"),
+                              (True, "not True"), ("120%", "at most 100%"), ("8 apples", "not a size")):
+            with self.subTest(budget=budget), self.assertRaises(spillway.OptionError) as refused:
+                self.open(model(1), budget)
+            self.assertIn(words, str(refused.exception))
+            self.assertEqual(refused.exception.option, "device_budget")
+
+    def test_all_common_spellings_of_sizes(self):
+        for text in ("8g", "8G", "8gb", "8 GB", "8GiB", "8gib", "8 gib", "8Gi", "8192m", "8192MiB"):
+            with self.subTest(text):
+                session = self.open(model(1), text)
+                expected = 8_000_000_000 if "b" in text.lower() and "i" not in text.lower() else 8 << 30
+                self.assertAlmostEqual(session.report()["device_limit_bytes"], expected, delta=1 << 12)
+                session.close()
+
+    def test_a_home_folder(self):
+        with mock.patch.dict(os.environ, {"HOME": self.folder}):
+            session = self.open(model(1), "8MiB", nvme="~")
+            with session:
+                loss_of(session._model).backward()
+
+    def test_the_smallest_tensor_that_may_leave(self):
+        for least, moves in ((1, True), ("4KiB", True), ("1MiB", False), (None, False)):
+            net = model(1)
+            session = self.open(net, 1_200_000, min_tensor_bytes=least, nvme_budget="16MiB")
+            kept = []
+            with session:
+                x = torch.ones(8, WIDTH, requires_grad=True)  # 16 KiB
+                for _ in range(4):
+                    x = x.sin()
+            kept.append(x)
+            self.assertEqual(session.report()["saved_values"] > 0, moves, least)
+            session.close()
+
+    def test_ranks_as_launchers_tell_them(self):
+        from spillway.session import _rank
+
+        for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"):
+            with mock.patch.dict(os.environ, {name: "3"}, clear=True):
+                self.assertEqual(_rank(), 3, name)
+
+
+if __name__ == "__main__":
+    unittest.main()
