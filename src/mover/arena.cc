@@ -139,7 +139,8 @@ Arena::Arena(Range const& range, std::int64_t limit_bytes)
       slab_zone_(0, range.slab_pages),
       block_zone_(range.slab_pages, range.first_long_page - range.slab_pages),
       long_zone_(range.first_long_page, range.pages - range.first_long_page, kHugePagePages),
-      huge_pages_(range.first) {}
+      huge_pages_(range.first),
+      kept_pages_(range.pages) {}
 
 Arena::~Arena() {
     if (slot_ >= 0) {
@@ -151,19 +152,56 @@ Arena::~Arena() {
              std::pair{range_.first_long_page, long_zone_.highest_page()},
          }) {
         // Not the whole range: its shadow alone could be more than the machine has.
-        auto const touched_bytes = static_cast<std::size_t>((end - first) * kArenaPageBytes);
-        ASAN_UNPOISON_MEMORY_REGION(address(first), touched_bytes);
+        unpoison(first, std::min(end, kept_pages_));
     }
-    ::munmap(range_.mapped, range_.mapped_bytes);
+    ::munmap(
+        range_.mapped,
+        kept_pages_ == range_.pages ? range_.mapped_bytes
+                                    : static_cast<std::size_t>(address(kept_pages_) - range_.mapped)
+    );
+}
+
+void Arena::unpoison(std::int64_t first, std::int64_t end) const {
+    if (first < end) {
+        auto const size_bytes = static_cast<std::size_t>((end - first) * kArenaPageBytes);
+        ASAN_UNPOISON_MEMORY_REGION(address(first), size_bytes);
+    }
+}
+
+/// Of an arena without a handle, whose blocks may live long (a loss that is kept of each session):
+/// what lies behind the last of them. Called with both locks held.
+void Arena::give_unused_addresses_back() {
+    std::int64_t used = slab_zone_.end_of_used();
+    for (auto const& [zone, first] :
+         {std::pair{&block_zone_, range_.slab_pages},
+          std::pair{&long_zone_, range_.first_long_page}}) {
+        used = zone->end_of_used() > first ? zone->end_of_used() : used;
+    }
+    std::int64_t const kept = round_up(used, kArenaUnitBytes / kArenaPageBytes);
+    if (kept >= range_.pages) {
+        return;
+    }
+    unpoison(std::max<std::int64_t>(kept, 0), slab_zone_.highest_page());
+    unpoison(std::max(kept, range_.slab_pages), block_zone_.highest_page());
+    unpoison(std::max(kept, range_.first_long_page), long_zone_.highest_page());
+    shorten_arena(slot_, kept * kArenaPageBytes);
+    std::byte* const rest = address(kept);
+    ::munmap(rest, static_cast<std::size_t>(range_.mapped + range_.mapped_bytes - rest));
+    kept_pages_ = kept;
 }
 
 // The last handle is gone; the arena stays as long as a block lives.
 void Arena::release_handle(Arena* arena) noexcept {
     bool last = false;
     {
+        auto const registry = lock_arena_registry();
         std::lock_guard const lock(arena->guard_);
         arena->released_ = true;
         last = arena->allocations_ == 0;
+        if (!last) {
+            arena->cool_down_to(arena->used_pages_);
+            arena->give_unused_addresses_back();
+        }
     }
     if (last) {
         delete arena;

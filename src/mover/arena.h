@@ -51,7 +51,7 @@ struct ArenaUsage {
 class Arena {
   public:
     /// Fails   Errc::bad_argument (a negative size), Errc::out_of_memory (no addresses left),
-    ///         Errc::unsupported (256 arenas are open)
+    ///         Errc::unsupported (65,536 arenas are open, or have blocks that live)
     [[nodiscard]] static Result<std::shared_ptr<Arena>> open(ArenaOptions options);
 
     Arena(Arena const&) = delete;
@@ -112,6 +112,8 @@ class Arena {
     Arena(Range const& range, std::int64_t limit_bytes);
     ~Arena();
     static void release_handle(Arena* arena) noexcept;
+    void give_unused_addresses_back();
+    void unpoison(std::int64_t first, std::int64_t end) const;
 
     [[nodiscard]] std::int64_t bound_pages() const;
     [[nodiscard]] std::int64_t paged_block(std::int64_t pages);
@@ -142,7 +144,8 @@ class Arena {
     std::int64_t resident_peak_pages_ = 0;
     std::int64_t allocations_ = 0;
     std::int64_t discarded_pages_ = 0;
-    bool released_ = false;  ///< the last handle is gone: the last block takes the arena along
+    std::int64_t kept_pages_;  ///< that are still mapped, of `range_`
+    bool released_ = false;    ///< the last handle is gone: the last block takes the arena along
 };
 
 /// The arena whose range holds `address`, or nullptr. The answer is good for as long as the caller

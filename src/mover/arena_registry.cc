@@ -25,12 +25,25 @@ struct ArenaSlot {
     std::atomic<Arena*> arena{nullptr};
 };
 
-constexpr std::size_t kArenaSlots = 256;
+constexpr std::size_t kChunkSlots = 256;
+constexpr std::size_t kChunks = 256;
+using Chunk = std::array<ArenaSlot, kChunkSlots>;
 
-// Never destroyed: blocks are freed also while the program's own statics are.
-constinit std::array<ArenaSlot, kArenaSlots> slots{};
+// Never destroyed: blocks are freed also while the program's own statics are. Chunks are made when
+// the ones before are full, and stay.
+constinit Chunk first_chunk{};
+constinit std::array<std::atomic<Chunk*>, kChunks> chunks{&first_chunk};
 constinit std::atomic<std::size_t> slots_in_use{0};  ///< all at and above it are empty
 constinit std::mutex slots_guard;                    ///< of registering and forgetting
+
+/// Of a chunk that is there.
+ArenaSlot& slot_at(std::size_t i) {
+    return (*chunks[i / kChunkSlots].load(std::memory_order_acquire))[i % kChunkSlots];
+}
+
+std::uint64_t word_of(std::uint64_t first_unit, std::int64_t size_bytes) {
+    return first_unit << 32 | static_cast<std::uint64_t>(size_bytes / kArenaUnitBytes);
+}
 
 }  // namespace
 
@@ -49,9 +62,10 @@ class ArenasAtFork {
   private:
     template <typename Action>
     static void for_each_arena(Action const& action) {
-        for (ArenaSlot& slot : slots) {
-            if (slot.range.load(std::memory_order_relaxed) != 0) {
-                action(*slot.arena.load(std::memory_order_relaxed));
+        std::size_t const in_use = slots_in_use.load(std::memory_order_relaxed);
+        for (std::size_t i = 0; i < in_use; ++i) {
+            if (slot_at(i).range.load(std::memory_order_relaxed) != 0) {
+                action(*slot_at(i).arena.load(std::memory_order_relaxed));
             }
         }
     }
@@ -65,12 +79,17 @@ Result<std::int64_t> register_arena(Arena* arena, std::byte const* first, std::i
         ::pthread_atfork(&ArenasAtFork::prepare, &ArenasAtFork::resume, &ArenasAtFork::resume);
     SPILLWAY_ASSERT(at_fork == 0, "the system takes a fork handler");
     std::lock_guard const lock(slots_guard);
-    for (std::size_t i = 0; i < kArenaSlots; ++i) {
-        if (slots[i].range.load(std::memory_order_relaxed) != 0) {
+    for (std::size_t i = 0; i < kChunks * kChunkSlots; ++i) {
+        std::atomic<Chunk*>& chunk = chunks[i / kChunkSlots];
+        if (chunk.load(std::memory_order_relaxed) == nullptr) {
+            chunk.store(new Chunk{}, std::memory_order_release);
+        }
+        ArenaSlot& slot = slot_at(i);
+        if (slot.range.load(std::memory_order_relaxed) != 0) {
             continue;
         }
-        slots[i].arena.store(arena, std::memory_order_relaxed);
-        slots[i].range.store(first_unit << 32 | units, std::memory_order_release);
+        slot.arena.store(arena, std::memory_order_relaxed);
+        slot.range.store(word_of(first_unit, size_bytes), std::memory_order_release);
         if (i >= slots_in_use.load(std::memory_order_relaxed)) {
             slots_in_use.store(i + 1, std::memory_order_release);
         }
@@ -79,9 +98,19 @@ Result<std::int64_t> register_arena(Arena* arena, std::byte const* first, std::i
     return Error{Errc::unsupported, "too many arenas are open at once", "device"};
 }
 
+std::unique_lock<std::mutex> lock_arena_registry() {
+    return std::unique_lock(slots_guard);
+}
+
+void shorten_arena(std::int64_t slot, std::int64_t size_bytes) noexcept {
+    std::atomic<std::uint64_t>& range = slot_at(static_cast<std::size_t>(slot)).range;
+    std::uint64_t const first_unit = range.load(std::memory_order_relaxed) >> 32;
+    range.store(word_of(first_unit, size_bytes), std::memory_order_release);
+}
+
 void forget_arena(std::int64_t slot) noexcept {
     std::lock_guard const lock(slots_guard);
-    ArenaSlot& emptied = slots[static_cast<std::size_t>(slot)];
+    ArenaSlot& emptied = slot_at(static_cast<std::size_t>(slot));
     emptied.range.store(0, std::memory_order_release);
     emptied.arena.store(nullptr, std::memory_order_relaxed);
 }
@@ -90,10 +119,11 @@ Arena* arena_of(void const* address) noexcept {
     std::uint64_t const unit = reinterpret_cast<std::uintptr_t>(address) / kArenaUnitBytes;
     std::size_t const in_use = slots_in_use.load(std::memory_order_acquire);
     for (std::size_t i = 0; i < in_use; ++i) {
-        std::uint64_t const range = slots[i].range.load(std::memory_order_acquire);
+        ArenaSlot const& slot = slot_at(i);
+        std::uint64_t const range = slot.range.load(std::memory_order_acquire);
         // Below the first unit the difference wraps around and is large.
         if (unit - (range >> 32) < (range & 0xffffffffU)) {
-            return slots[i].arena.load(std::memory_order_acquire);
+            return slot.arena.load(std::memory_order_acquire);
         }
     }
     return nullptr;

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 namespace spillway {
 
@@ -19,10 +20,18 @@ inline constexpr std::int64_t kArenaUnitBytes = std::int64_t{2} << 20;
 /// Makes `arena_of` find `arena` for [first, first + size_bytes). Returns its slot.
 ///
 /// Thread  any
-/// Fails   Errc::unsupported: all slots are taken
+/// Fails   Errc::unsupported: 65,536 arenas are there
 [[nodiscard]] Result<std::int64_t> register_arena(
     Arena* arena, std::byte const* first, std::int64_t size_bytes
 );
+
+/// Held while an arena's range changes; taken before the arena's own lock, as a fork takes both.
+[[nodiscard]] std::unique_lock<std::mutex> lock_arena_registry();
+
+/// The arena's range is shorter from now on; under `lock_arena_registry`.
+///
+/// Order   before the rest is unmapped
+void shorten_arena(std::int64_t slot, std::int64_t size_bytes) noexcept;
 
 /// Order   before the range is unmapped
 void forget_arena(std::int64_t slot) noexcept;

@@ -301,21 +301,47 @@ TEST(ArenaTest, an_address_is_found_in_its_own_arena_only) {
     arena_free(nullptr);
 }
 
-TEST(ArenaTest, the_most_arenas_can_be_open_and_one_more_is_refused) {
-    std::vector<std::shared_ptr<Arena>> arenas;
-    while (true) {
-        Result<std::shared_ptr<Arena>> arena =
-            Arena::open({.limit_bytes = kPage, .virtual_bytes = 1});
-        if (!arena.ok()) {
-            EXPECT_EQ(arena.error().code, Errc::unsupported);
-            break;
-        }
-        arenas.push_back(*arena);
-        ASSERT_LE(arenas.size(), 256U);
+TEST(ArenaTest, a_block_kept_of_each_of_thousands_costs_a_page_and_few_addresses) {
+    constexpr int kArenas = 3000;
+    constexpr std::int64_t kLimit = std::int64_t{64} << 30;
+    std::vector<void*> kept;
+    for (int i = 0; i < kArenas; ++i) {
+        Result<std::shared_ptr<Arena>> const arena = Arena::open({.limit_bytes = kLimit});
+        ASSERT_TRUE(arena.ok()) << "arena " << i << ": " << arena.error().message();
+        void* const large = (*arena)->try_allocate(64 * kPage);
+        void* const small = (*arena)->try_allocate(8);
+        void* const longer = (*arena)->try_allocate(1024 * kPage);
+        std::memcpy(small, &i, sizeof(i));
+        std::memset(longer, 1, 1);
+        arena_free(large);
+        arena_free(longer);
+        kept.push_back(small);
     }
-    EXPECT_GE(arenas.size(), 200U);
-    arenas.pop_back();
-    EXPECT_TRUE(Arena::open({.limit_bytes = kPage, .virtual_bytes = 1}).ok());
+    for (int i = 0; i < kArenas; ++i) {
+        EXPECT_EQ(std::memcmp(kept[static_cast<std::size_t>(i)], &i, sizeof(i)), 0);
+        arena_free(kept[static_cast<std::size_t>(i)]);
+    }
+    EXPECT_EQ(arena_of(kept.front()), nullptr);
+}
+
+TEST(ArenaTest, blocks_of_every_zone_outlive_the_last_handle) {
+    for (std::int64_t const kept_bytes : {std::int64_t{8}, 3 * kPage, 2048 * kPage}) {
+        auto arena = *Arena::open({.limit_bytes = 4096 * kPage});
+        std::vector<void*> others;
+        for (std::int64_t const size_bytes : {std::int64_t{64}, 5 * kPage, 1024 * kPage}) {
+            others.push_back(arena->try_allocate(size_bytes));
+        }
+        auto* const kept = static_cast<std::byte*>(arena->try_allocate(kept_bytes));
+        std::memset(kept, 7, static_cast<std::size_t>(kept_bytes));
+        for (void* const other : others) {
+            arena_free(other);
+        }
+        arena.reset();
+        EXPECT_EQ(kept[0], std::byte{7});
+        EXPECT_EQ(kept[kept_bytes - 1], std::byte{7});
+        arena_free(kept);
+        EXPECT_EQ(arena_of(kept), nullptr);
+    }
 }
 
 TEST(ArenaDeathTest, a_block_is_freed_once_and_by_its_first_byte) {

@@ -182,6 +182,15 @@ std::int64_t ExtentMap::size_of(std::int64_t first) const {
     return extent->second.pages;
 }
 
+std::int64_t ExtentMap::end_of_used() const {
+    for (auto extent = extents_.rbegin(); extent != extents_.rend(); ++extent) {
+        if (extent->second.state == PageState::used) {
+            return extent->first + extent->second.pages;
+        }
+    }
+    return extents_.begin()->first;
+}
+
 std::vector<PageRun> ExtentMap::cool(std::int64_t pages) {
     std::vector<PageRun> cooled;
     while (pages > 0 && !warm_.empty()) {

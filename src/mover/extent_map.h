@@ -56,6 +56,9 @@ class ExtentMap {
     /// One past the highest page that was ever taken.
     [[nodiscard]] std::int64_t highest_page() const { return highest_page_; }
 
+    /// One past the highest page of a used extent; the range's first page where none is used.
+    [[nodiscard]] std::int64_t end_of_used() const;
+
     /// Aborts unless extents cover the range, free neighbours are merged and the indexes agree.
     void check() const;
 

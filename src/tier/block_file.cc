@@ -190,6 +190,11 @@ Result<void> BlockFile::grow(std::int64_t size_bytes) {
     return {};
 }
 
+void BlockFile::empty() noexcept {
+    static_cast<void>(::ftruncate(fd_.get(), 0));  // at worst they go with the last descriptor
+    size_bytes_ = 0;
+}
+
 std::int64_t BlockFile::free_bytes() const {
     struct statfs system {};
     if (::fstatfs(fd_.get(), &system) != 0) {

@@ -78,6 +78,8 @@ class BlockFile {
     ///
     /// Fails   Errc::tier_full (no space), Errc::io
     [[nodiscard]] Result<void> grow(std::int64_t size_bytes);
+    /// Gives all its bytes back to the disk, whoever else has the file open.
+    void empty() noexcept;
 
     [[nodiscard]] int fd() const { return fd_.get(); }
     [[nodiscard]] bool direct() const { return direct_; }

@@ -93,6 +93,7 @@ NvmeTier::~NvmeTier() {
         return;
     }
     engine_.reset();
+    file_.empty();  // a forked child that lives on may hold it open
     SPILLWAY_ASSERT(
         pool_.free_bytes() == pool_.capacity_bytes(), "a Reservation outlives its tier"
     );

@@ -225,6 +225,41 @@ TEST(NvmeTierTest, a_forked_child_is_refused_and_ends_without_hanging) {
     SPILLWAY_EXPECT_OK(load_now(*tier, room, bytes));
 }
 
+/// Of files without a name that the process has open.
+std::int64_t nameless_bytes(pid_t process) {
+    std::int64_t bytes = 0;
+    std::string const folder = "/proc/" + std::to_string(process) + "/fd";
+    for (auto const& entry : std::filesystem::directory_iterator(folder)) {
+        struct stat status {};
+        if (::stat(entry.path().c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+            status.st_nlink == 0) {
+            bytes += static_cast<std::int64_t>(status.st_blocks) * 512;
+        }
+    }
+    return bytes;
+}
+
+TEST(NvmeTierTest, a_forked_child_that_lives_on_keeps_no_bytes_on_the_disk) {
+    Result<std::unique_ptr<Tier>> opened = open_uring(8_MiB);
+    ASSERT_TRUE(opened.ok());
+    std::unique_ptr<Tier> tier = std::move(opened).value();
+    std::vector<std::byte> bytes = noise(1_MiB, 2);
+    Reservation room = std::move(tier->reserve(std::ssize(bytes))).value();
+    SPILLWAY_EXPECT_OK(store_now(*tier, room, bytes));
+    pid_t const child = ::fork();  // as DataLoader's workers
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        ::pause();
+        ::_exit(0);
+    }
+    EXPECT_GE(nameless_bytes(child), 8_MiB);
+    room.reset();
+    tier.reset();
+    EXPECT_EQ(nameless_bytes(child), 0);
+    ::kill(child, SIGKILL);
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+}
+
 TEST(NvmeTierTest, a_process_that_exits_in_mid_store_does_not_hang) {
     pid_t const child = ::fork();
     ASSERT_GE(child, 0);
