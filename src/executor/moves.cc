@@ -316,16 +316,22 @@ void Executor::Impl::refuse(Short const& event, std::int64_t freed_bytes) {
     } else if (!values_.storable().empty() || !values_.last_resort().empty()) {
         reason = why_full();
     } else {
-        reason = "nothing else can leave (" + format_size(values_.held_bytes()) +
-                 " are saved tensors that something else still holds)";
+        reason = "nothing else can leave";
+        if (values_.held_bytes() > 0) {
+            reason += ": " + format_size(values_.held_bytes()) +
+                      " of saved tensors are in use elsewhere, too (by the operator that runs, a "
+                      "variable, a list, a module's attribute or a checkpoint)";
+        }
     }
+    std::int64_t const missing = needed - options_.device_bytes;
     say(CommandKind::raise, Lane::compute).text =
         "asked for " + format_size(event.size_bytes) + " with " +
         format_size(event.usage.used_bytes) + " of " + format_size(options_.device_bytes) +
         " in use" +
-        (freed_bytes > 0 ? ", of which " + format_size(freed_bytes) + " can leave" : "") +
-        "; at least " + format_size(needed) + " are needed here, " + std::to_string(needed) +
-        " bytes, and " + reason;
+        (freed_bytes > 0 ? ", " + format_size(freed_bytes) + " of which can leave" : "") +
+        (options_.device_bytes > 0 ? ": " + format_size(missing) + " too few" : "") +
+        "; at least " + format_size(needed) + " are needed here (" + std::to_string(needed) +
+        " bytes), and " + reason;
 }
 
 void Executor::Impl::release_block(Value const& value) {

@@ -26,14 +26,14 @@ namespace spillway {
 
 namespace {
 
-/// What torch's own refusal says, and programs that look for a batch size that fits look for.
+/// What torch's own refusal says: programs that look for a batch size that fits look for it.
 char const* words_of_finders(Device const& device) {
     if (device.is_host()) {
-        return " (DefaultCPUAllocator: can't allocate memory)";
+        return "DefaultCPUAllocator: can't allocate memory";
     }
     auto const* const c10 = dynamic_cast<C10Device const*>(&device);
-    return c10 != nullptr && c10->where().is_cuda() ? " (CUDA out of memory.)"
-                                                    : " (the device is out of memory.)";
+    return c10 != nullptr && c10->where().is_cuda() ? "CUDA out of memory."
+                                                    : "the device is out of memory.";
 }
 
 /// Below this a saved tensor costs more to move than it frees: one page of I/O each way and a
@@ -368,7 +368,19 @@ at::Tensor TorchSession::wait_for(
 }
 
 void TorchSession::raise_out_of_memory(std::string const& why) const {
-    TORCH_CHECK_WITH(OutOfMemoryError, false, place(), ": ", why, words_of_finders(*device_));
+    char const* const how_to_end = caps_from_open_ ? "" : ", which session.close() ends";
+    TORCH_CHECK_WITH(
+        OutOfMemoryError,
+        false,
+        place(),
+        ": ",
+        why,
+        " (this is the budget of a Spillway session",
+        how_to_end,
+        ", not the machine's memory; tools that try a smaller batch look for: ",
+        words_of_finders(*device_),
+        ")"
+    );
 }
 
 void TorchSession::make_room_until(std::int64_t size_bytes, c10::function_ref<bool()> try_once) {
