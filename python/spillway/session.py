@@ -245,9 +245,12 @@ class Session:
     def close(self) -> None:
         """The cap ends; graphs that were recorded stay right. Once more, it does nothing."""
         if not self._is_closed:
-            last = self.report()
-            _call(self._runtime.close)
-            self._last = last
+            self._last = self.report()  # before: another thread may ask for one
+            try:
+                _call(self._runtime.close)
+            except Error:
+                self._last = None
+                raise
             self._is_closed = True
             _update.forget(self)
 
@@ -255,7 +258,12 @@ class Session:
         """What was done so far; of a closed session, until it was closed."""
         if self._last is not None:
             return self._last
-        report = Report(_call(self._runtime.table), _call(self._runtime.json))
+        try:
+            report = Report(_call(self._runtime.table), _call(self._runtime.json))
+        except StateError:
+            if self._last is not None:  # another thread has closed it meanwhile
+                return self._last
+            raise
         if report["saved_tensors"] == 0:
             self._warn_of_nothing_recorded()
         return report
