@@ -88,6 +88,11 @@ semantics: build ## What plain autograd does and what Spillway and its peers do:
 fuzz-autograd: build ## 100,000 random autograd programs beside plain autograd (SEEDS=n)
 	@tools/package.sh $(torch_folder) tests/autograd_fuzz/run.py --seeds $(or $(SEEDS),100000)
 
+.PHONY: test-operators
+test-operators: build ## All samples of PyTorch's operator and module databases beside plain autograd
+	@tools/setup.sh tests $(TORCH)
+	@SPILLWAY_SAMPLES=all tools/package.sh $(torch_folder) tests/python/operators_test.py
+
 .PHONY: test-seeds
 test-seeds: packages ## The runtime's suite on the late accelerator under 10,000 seeds (SEEDS=n)
 	@tools/build.sh torch $(torch_option) spillway_late_torch_test

@@ -63,10 +63,10 @@ def _device_budget(budget: int | str | None) -> str:
     return typed
 
 
-def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """What has the storage: of a wrapper (a sharded or quantized tensor) the tensors inside it, of a lazy parameter
-    nothing yet."""
-    if isinstance(tensor, UninitializedTensorMixin):
+def _parts(tensor: object) -> Iterator[torch.Tensor]:
+    """What has the storage: of a wrapper (a sharded or quantized tensor) the tensors inside it, which may be beside other
+    things; of a lazy parameter nothing yet."""
+    if not isinstance(tensor, torch.Tensor) or isinstance(tensor, UninitializedTensorMixin):
         return
     if is_traceable_wrapper_subclass(tensor):
         for name in tensor.__tensor_flatten__()[0]:

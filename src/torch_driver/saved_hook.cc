@@ -131,8 +131,9 @@ at::Tensor SavedHook::hand_out(at::Tensor tensor, bool is_of_torch) {
             return again;
         }
     }
-    bool const is_itself = !is_wrapped_ && !value_.valid();  // as plain autograd keeps it
-    if (is_of_torch || is_itself || !session_->registry().is_plain(tensor)) {
+    bool const is_itself = !is_wrapped_ && !value_.valid();   // as plain autograd keeps it
+    bool const is_new_each_time = is_output_ && is_wrapped_;  // there, too
+    if (is_of_torch || is_itself || is_new_each_time || !session_->registry().is_plain(tensor)) {
         return tensor;
     }
     if (out == nullptr) {

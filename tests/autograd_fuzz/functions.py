@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Custom autograd Functions for the programs: each saves in a way of its own."""
 
+import threading
 from typing import Any
 
 import torch
@@ -196,8 +197,120 @@ class RaisesBackward(torch.autograd.Function):
         raise Refusal(f"this backward refuses {tuple(x.shape)} {tuple(y.shape)}")
 
 
+class SwapsWhatItUnpacked(torch.autograd.Function):
+    """Other bytes for a tensor of its own: they are there at the next look, and in the next backward."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x.sigmoid(), x.cos())
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        first, second = ctx.saved_tensors
+        before = grad * first
+        first.data = second.detach() * 0.5
+        del first, second
+        again, _ = ctx.saved_tensors
+        return before + grad * again
+
+
+class WritesUnseen(torch.autograd.Function):
+    """Into a tensor of its own, through `.data` and through `set_`, which no version counts."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x.tanh(), x.abs())
+        return x + 1
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        first, second = ctx.saved_tensors
+        first.data.add_(1)
+        second.data.set_(first.detach().clone())
+        result = grad * first * second
+        del first, second
+        return result + grad * ctx.saved_tensors[1]
+
+
+class ResizesStorage(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        inner = x.cos()
+        ctx.save_for_backward(inner)
+        ctx.bytes = inner.untyped_storage().nbytes()
+        return inner * 2
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        (inner,) = ctx.saved_tensors
+        inner.untyped_storage().resize_(2 * ctx.bytes)
+        return grad * inner
+
+
+class InfersInBackward(torch.autograd.Function):
+    """Unpacks in inference mode, then outside of it."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x, x > 0)
+        return x.relu()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        with torch.inference_mode():
+            positive = ctx.saved_tensors[1].sum().item()
+        x, mask = ctx.saved_tensors
+        return grad * mask + x * (positive % 2)
+
+
+class AsksInAThread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x.sin(), x.cos())
+        return x * 0.5
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        found: list[Tensor] = []
+        thread = threading.Thread(target=lambda: found.append(ctx.saved_tensors[0] * 1))
+        thread.start()
+        thread.join()
+        return grad * found[0] + ctx.saved_tensors[1]
+
+
+class Offset(Tensor):
+    """A subclass whose products are others than torch's."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        return result + 1 if func in (Tensor.mul, Tensor.__mul__, torch.mul) else result
+
+
+class _OfOffset(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.as_subclass(Tensor) * 2
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        return (ctx.saved_tensors[0] * grad).as_subclass(Tensor)
+
+
+class SavesSubclass:
+    @staticmethod
+    def apply(x: Tensor) -> Tensor:
+        return _OfOffset.apply((x + 0).as_subclass(Offset))
+
+
 WITH_ONE = {each.__name__: each for each in (
     SavesOutput, SavesIntermediate, KeepsAttributes, MarksDirty, TwoOutputs, ReturnsView, GradInBackward,
-    WritesSaved, RaisesForward, RaisesBackward)}
+    WritesSaved, SwapsWhatItUnpacked, WritesUnseen, ResizesStorage, InfersInBackward, AsksInAThread, SavesSubclass,
+    RaisesForward, RaisesBackward)}
 WITH_TWO = {each.__name__: each for each in (SavesInputs, SetsUpContext)}
 ALL = WITH_ONE | WITH_TWO

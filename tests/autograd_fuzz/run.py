@@ -7,10 +7,12 @@ regressions/."""
 
 import argparse
 import dataclasses
+import faulthandler
 import json
 import multiprocessing as mp
 import os
 import pathlib
+import signal
 import sys
 import time
 from multiprocessing.connection import Connection, wait
@@ -32,6 +34,7 @@ FORK = mp.get_context("fork")  # the parent opens no session and runs no program
 def work(first: int, end: int, scratch: str, coded_share: float, to: Connection) -> None:
     """Tells each seed before it runs, and each batch's tally."""
     quiet()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     for start in range(first, end, BATCH):
         tally = Tally()
         programs = [random_program(seed) for seed in range(start, min(start + BATCH, end))]
@@ -70,6 +73,16 @@ class Worker:
         return said is not None
 
 
+    def end_hung(self, total: Tally) -> None:
+        """Prints the stacks of all its threads first."""
+        print(f"seed {self.at}: nothing happened for {HANGS_AFTER_S} s; it stands at", flush=True)
+        if self.process.pid is not None:
+            os.kill(self.process.pid, signal.SIGUSR1)
+        time.sleep(1)
+        self.process.kill()
+        total.failed[self.at] = f"nothing happened for {HANGS_AFTER_S} s"
+
+
 def add(total: Tally, more: Tally) -> None:
     total.programs += more.programs
     total.refused += more.refused
@@ -98,8 +111,7 @@ def run_all(first: int, seeds: int, jobs: int, scratch: str, coded_share: float)
             if worker.connection not in ready and time.monotonic() - worker.heard < HANGS_AFTER_S:
                 continue
             if worker.connection not in ready:
-                worker.process.kill()
-                total.failed[worker.at] = f"nothing happened for {HANGS_AFTER_S} s"
+                worker.end_hung(total)
             workers.remove(worker)
             if worker.at in total.failed and worker.at + 1 < worker.end and worker.process.exitcode != 0:
                 pending.insert(0, (worker.at + 1, worker.end))

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs cases under systems: a system in a process of its own, so that a crash or a hang is one cell."""
 
+import faulthandler
 import functools
 import gc
 import importlib
@@ -81,10 +82,12 @@ def _in_a_process(work: Work, log: pathlib.Path) -> tuple[list[Any], Outcome]:
     os.close(writing)
     lines, hung = _lines_of(reading)
     if hung:
+        os.kill(child, signal.SIGUSR1)  # the stacks of all its threads, into the log
+        time.sleep(1)
         os.kill(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if hung:
-        return lines, Outcome(HANG, f"no end after {HANG_SECONDS:g} s")
+        return lines, Outcome(HANG, f"no end after {HANG_SECONDS:g} s; its stacks are in {log}")
     if status == 0:
         return lines, Outcome("")
     return lines, Outcome(CRASH, signal.Signals(-status).name if status < 0 else f"exit code {status}")
@@ -108,6 +111,7 @@ def _child(work: Work, log: pathlib.Path, out: IO[str]) -> int:
     quiet = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     torch.set_num_threads(1)  # remakes the pool that a fork breaks, before autograd's threads ask for it
 
     def tell(**fields: Any) -> None:
