@@ -312,7 +312,9 @@ void Executor::Impl::refuse(Short const& event, std::int64_t freed_bytes) {
     if (options_.chooser == ChooserKind::keep_all) {
         reason = "policy keep_all moves nothing";
     } else if (!ledger_.exists(Pool::host) && !ledger_.exists(Pool::nvme)) {
-        reason = "there is no host or NVMe budget to move anything to";
+        reason =
+            "there is no host or NVMe budget to move anything to (give an NVMe folder, nvme, or "
+            "host_budget)";
     } else if (!values_.storable().empty() || !values_.last_resort().empty()) {
         reason = why_full();
     } else {

@@ -159,6 +159,9 @@ Result<BlockFile> BlockFile::make(Options const& options) {
     }
     if (!file.fd_.valid()) {
         bool const refused = errno == EACCES || errno == EPERM || errno == EROFS;
+        if (errno == ENOENT) {  // of /proc, say
+            return bad_folder(options.folder, "takes no files; it is not on a disk");
+        }
         return refused ? bad_folder(options.folder, "is not writable")
                        : system_error("a file cannot be made there", errno, options.folder);
     }

@@ -172,7 +172,8 @@ std::shared_ptr<TorchSession> of_this_thread(std::shared_ptr<TorchSession> const
 
 std::shared_ptr<TorchSession> capped_on_this_thread(std::shared_ptr<TorchSession> const& session) {
     std::shared_ptr<TorchSession> here = of_this_thread(session);
-    if (session_of_this_thread() == nullptr) {
+    bool const is_host = session->device()->is_host();
+    if (is_host && session_of_this_thread() == nullptr) {
         thread_sessions().enter(here);
     }
     return here;

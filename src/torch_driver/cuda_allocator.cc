@@ -11,6 +11,9 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <map>
+#include <mutex>
 #include <string>
 
 namespace spillway {
@@ -105,7 +108,19 @@ Result<void> limit_pool(
     // Torch multiplies by the total again and cuts: half a byte more comes out as the limit,
     // exactly.
     double const fraction = (static_cast<double>(limit_bytes) + 0.5) / total;
-    allocator.setMemoryFraction(limit_bytes == 0 || fraction > 1 ? 1.0 : fraction, device);
+    // The program's own limit, from before the first of ours.
+    static auto* const guard = new std::mutex;
+    static auto* const before = new std::map<c10::DeviceIndex, double>;
+    std::lock_guard const lock(*guard);
+    auto const [own, is_first] = before->try_emplace(device, 1.0);
+    if (is_first) {
+        own->second = allocator.getMemoryFraction(device);
+    }
+    double const most = own->second;
+    if (limit_bytes == 0) {
+        before->erase(own);
+    }
+    allocator.setMemoryFraction(limit_bytes == 0 ? most : std::min(fraction, most), device);
     return {};
 }
 

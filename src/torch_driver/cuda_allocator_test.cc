@@ -57,6 +57,7 @@ class FakeAllocator final : public ForwardingCudaAllocator {
         calls.push_back("setMemoryFraction " + std::to_string(device));
         fraction_ = fraction;
     }
+    double getMemoryFraction(c10::DeviceIndex) override { return fraction_; }
     void recordStream(c10::DataPtr const&, c10::Stream) override {
         calls.push_back("recordStream");
     }
@@ -77,7 +78,7 @@ class FakeAllocator final : public ForwardingCudaAllocator {
     }
 
     char memory_[16] = {};
-    double fraction_ = -1;
+    double fraction_ = 1;
 };
 
 using Calls = std::vector<std::string>;
@@ -212,6 +213,16 @@ TEST_F(CudaAllocatorTest, a_limit_is_a_share_of_the_gpu_that_comes_out_exactly) 
         ASSERT_TRUE(limit_pool(ours_, 2, limit).ok());
         EXPECT_EQ(behind_.fraction(), 1.0) << limit;
     }
+}
+
+TEST_F(CudaAllocatorTest, a_limit_leaves_the_programs_own_as_it_was) {
+    behind_.setMemoryFraction(0.5, 0);
+    ASSERT_TRUE(limit_pool(ours_, 0, 8L << 30).ok());
+    EXPECT_LT(behind_.fraction(), 0.2);
+    ASSERT_TRUE(limit_pool(ours_, 0, 60L << 30).ok());
+    EXPECT_EQ(behind_.fraction(), 0.5) << "a budget above it does not lift it";
+    ASSERT_TRUE(limit_pool(ours_, 0, 0).ok());
+    EXPECT_EQ(behind_.fraction(), 0.5);
 }
 
 TEST_F(CudaAllocatorTest, a_limit_needs_cuda_to_be_initialized_and_is_not_negative) {

@@ -7,6 +7,7 @@
 #include <c10/core/Storage.h>
 
 #include <cstdint>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,8 @@ class WatchedTensor final : public c10::TensorImpl {
         strides_at_first_ = strides().vec();
         offset_at_first_ = storage_offset();
     }
+
+    [[nodiscard]] std::shared_ptr<HandedOut> const& of() const { return of_; }
 
   private:
     [[nodiscard]] bool is_as_at_first() const {
@@ -164,6 +167,12 @@ void HandedOut::changed(at::Tensor as_it_is) {
     at::Tensor before;  // goes after the lock
     std::lock_guard const lock(mutex_);
     before = std::exchange(changed_, std::move(as_it_is));
+}
+
+std::shared_ptr<HandedOut> made_by(at::Tensor const& tensor) {
+    c10::TensorImpl const& impl = *tensor.unsafeGetTensorImpl();
+    bool const is_watched = typeid(impl) == typeid(WatchedTensor);
+    return is_watched ? static_cast<WatchedTensor const&>(impl).of() : nullptr;
 }
 
 }  // namespace spillway

@@ -43,4 +43,7 @@ class HandedOut : public std::enable_shared_from_this<HandedOut> {
     at::Tensor changed_;
 };
 
+/// What made `tensor`; null where none did, or where it is not watched any more.
+[[nodiscard]] std::shared_ptr<HandedOut> made_by(at::Tensor const& tensor);
+
 }  // namespace spillway

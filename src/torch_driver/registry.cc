@@ -341,6 +341,24 @@ at::Tensor Registry::shape_of(SavedHook const& hook) const {
     );
 }
 
+bool Registry::is_view_of(SavedHook const& hook, at::Tensor const& tensor) const {
+    std::lock_guard const lock(mutex_);
+    auto const same = [&tensor](auto const& sizes, auto const& strides, std::int64_t offset) {
+        return tensor.sizes() == c10::IntArrayRef(sizes) &&
+               tensor.strides() == c10::IntArrayRef(strides) && tensor.storage_offset() == offset;
+    };
+    at::Tensor const& kept = hook.kept_;
+    if (kept.defined()) {
+        bool const has_view = kept.layout() == c10::kStrided && !kept.is_nested() &&
+                              !kept.key_set().has(c10::DispatchKey::Python);
+        return kept.is_same(tensor) || !has_view ||
+               (kept.dtype() == tensor.dtype() &&
+                same(kept.sizes(), kept.strides(), kept.storage_offset()));
+    }
+    Geometry const& away = *hook.geometry_;
+    return away.dtype == tensor.dtype() && same(away.sizes, away.strides, away.offset);
+}
+
 /// Only our aliases refer to the storage, and nobody has resized it. Called with the mutex held.
 bool Registry::is_sole(SavedValue const& entry) const {
     return entry.storage != nullptr && !entry.hooks.empty() &&

@@ -123,6 +123,9 @@ class Registry final : public Driver {
     /// A tensor of the saved one's type and sizes, whose bytes may be missing.
     [[nodiscard]] at::Tensor shape_of(SavedHook const& hook) const;
 
+    /// `tensor` has the saved one's type, sizes, strides and offset.
+    [[nodiscard]] bool is_view_of(SavedHook const& hook, at::Tensor const& tensor) const;
+
     /// `tensor`, of the value, is handed out to the current stream: whether the value is sole has
     /// to be seen again, and the block that it came back in is freed after this stream's use.
     void handed_out(ValueId value, at::Tensor const& tensor);

@@ -75,6 +75,7 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
     saved_version_ = version_.current_version();
     kept_ = at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(version_, false));
     original_ = WeakTensor(tensor.getIntrusivePtr());
+    made_by_ = made_by(tensor);
     origin_ = origin_of(tensor);
     // The node that saves has just taken its number; a tensor of that node is its own output.
     is_output_ = origin_.node != nullptr && origin_.number + 1 == at::sequence_number::peek();
@@ -107,9 +108,11 @@ at::Tensor SavedHook::call_unpack_hook() {
             "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
             "This is not supported, please use out-of-place `.detach()` instead"
         );
-        if (has_other_bytes(original)) {
+        if (is_another_now(original)) {
             return original;
         }
+    } else if (at::Tensor became = what_became_of_it(); became.defined()) {
+        return became;
     }
     bool const is_of_torch = is_asked_by_torch();
     at::Tensor tensor = value_.valid() ? session_->bring_back(*this, is_of_torch) : kept_;
@@ -143,10 +146,22 @@ at::Tensor SavedHook::hand_out(at::Tensor tensor, bool is_of_torch) {
     return out->make(tensor, is_wrapped_);
 }
 
-bool SavedHook::has_other_bytes(at::Tensor const& original) const {
-    return original.has_storage() &&
-           original.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() !=
-               storage_._unsafe_get_target();
+bool SavedHook::is_another_now(at::Tensor const& original) const {
+    if (!original.has_storage()) {
+        return false;
+    }
+    c10::TensorImpl const& now = *original.unsafeGetTensorImpl();
+    return now.unsafe_storage().unsafeGetStorageImpl() != storage_._unsafe_get_target() ||
+           !session_->registry().is_view_of(*this, original);
+}
+
+at::Tensor SavedHook::what_became_of_it() const {
+    at::Tensor const now =
+        made_by_ == nullptr || is_output_ ? at::Tensor() : made_by_->again(false);
+    if (!now.defined() || !is_another_now(now)) {
+        return {};
+    }
+    return is_wrapped_ ? made_by_->again(true) : now;
 }
 
 void SavedHook::check_version() const {

@@ -76,9 +76,11 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
 
     /// Raises what plain autograd raises for a tensor that was written in place.
     void check_version() const;
-    /// The saved variable was given another storage since (`x.data = y`), as FSDP does with
-    /// parameters; plain autograd sees that one.
-    [[nodiscard]] bool has_other_bytes(at::Tensor const& original) const;
+    /// The saved variable was given another storage or view since (`x.data = y`), as FSDP does
+    /// with parameters; plain autograd sees that one.
+    [[nodiscard]] bool is_another_now(at::Tensor const& original) const;
+    /// The same, of one that was handed out, and has gone since it was saved again.
+    [[nodiscard]] at::Tensor what_became_of_it() const;
     /// What the hook stands for, to the code that asks; `is_of_torch`: it only reads.
     [[nodiscard]] at::Tensor hand_out(at::Tensor tensor, bool is_of_torch);
 
@@ -90,6 +92,7 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     c10::VariableVersion version_;  ///< shared with the saved tensor and its views
     std::uint32_t saved_version_ = 0;
     WeakTensor original_{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+    std::shared_ptr<HandedOut> made_by_;  ///< what made the saved tensor: an unpack; or null
     Origin origin_;
     bool is_output_ = false;  ///< of the very node that saves it
     bool is_wrapped_ = false;

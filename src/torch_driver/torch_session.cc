@@ -98,6 +98,12 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     loop.keep_trace = options.keep_trace;
     loop.non_finite = non_finite_of(options);
     loop.seed = rounding_seed_of(options);
+    if (codecs && host == nullptr && nvme == nullptr) {
+        throw BadOption(
+            options.codecs.empty() ? "policy" : "codecs",
+            "what is encoded has nowhere to go: give an NVMe folder (nvme) or a host budget"
+        );
+    }
     if (codecs) {
         check_codecs(options, *codecs, *device.device);
         if (mover_options.coded.bytes().empty()) {

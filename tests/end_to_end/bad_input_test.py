@@ -137,6 +137,11 @@ class Paths(InFolder):
         pathlib.Path(self.path("file")).touch()
         self.refused("--nvme", "absent", "not created")
         self.refused("--nvme", "file", "not a folder")
+        self.refused("--nvme", "/proc", "takes no files", "--device-budget", "64MiB")
+
+    def test_codecs_with_no_place_to_go(self):
+        self.assert_refused(["train", *TINY, "--policy", "qpo", "--lossy", "--device-budget", "1GiB"],
+                            ["--policy", "nowhere to go"])
 
     def test_an_nvme_folder_in_memory(self):
         mounts = (line.split() for line in pathlib.Path("/proc/mounts").read_text().splitlines())

@@ -130,6 +130,45 @@ class HandedOut(same_bits.Case):
 
                     self.as_plain(body)
 
+    def test_what_was_swapped_after_it_was_saved_again_is_swapped_there_too(self):
+        class Again(torch.autograd.Function):
+            """Its backward is recorded: the product saves what was unpacked, which is another one then."""
+
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward((x > 0).float() + 1)
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                (saved,) = ctx.saved_tensors
+                product = gradient * saved
+                saved.data = saved.data.t() if Again.turns else saved.detach() * 3
+                return product
+
+        for Again.turns in (False, True):
+            with self.subTest(turns=Again.turns):
+                def body(x, push_out):
+                    y = Again.apply(x.sin())
+                    (gradient,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+                    push_out()
+                    gradient.square().sum().backward()
+                    return same_bits.bits([x.grad])
+
+                self.as_plain(body)
+
+    def test_a_living_tensor_is_used_as_the_view_that_it_is_now(self):
+        for kind in (torch.Tensor.t, lambda whole: whole[:1]):
+            def body(x, push_out, kind=kind):
+                held = x.cos()
+                y = x.sin() * held
+                push_out()
+                held.data = kind(held.data)
+                y.sum().backward()
+                return same_bits.bits([x.grad])
+
+            self.as_plain(body)
+
     def test_a_storage_that_came_back_can_be_emptied(self):
         class Empties(torch.autograd.Function):
             @staticmethod

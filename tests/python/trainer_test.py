@@ -142,7 +142,8 @@ class Trainer(Case):
         trainer.train()
         self.assertIsNone(callback.session)
         with self.assertRaisesRegex(spillway.StateError, "closed"):
-            first.report()
+            first.start()
+        self.assertGreater(first.report()["saved_tensors"], 0)
 
     def test_options_that_cannot_be_are_refused_before_the_first_step(self):
         callback = SpillwayCallback(device_budget="12 apples", nvme=self.folder)
