@@ -29,15 +29,16 @@ void Backlog::add(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs con
     size_bytes_ += size_bytes;
 }
 
-bool Backlog::goes_raw(ValueId value) {
+std::optional<bool> Backlog::goes_raw(ValueId value) {
     auto const at = std::lower_bound(saves_.begin(), saves_.end(), value, comes_before);
     if (at == saves_.end() || at->value != value || !at->as.encoding) {
-        return false;
+        return std::nullopt;
     }
-    if (is_lossy(at->as.encoding->codec)) {
+    bool const was_lossy = is_lossy(at->as.encoding->codec);
+    if (was_lossy) {
         at->as.encoding.reset();
     }
-    return true;
+    return was_lossy;
 }
 
 bool Backlog::drop(ValueId value) {

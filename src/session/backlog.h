@@ -11,6 +11,7 @@
 #include "trace/slot.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace spillway {
@@ -27,8 +28,9 @@ class Backlog {
     };
 
     void add(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs const& as = {});
-    /// The value leaves as it is; true where it is here and would not have.
-    bool goes_raw(ValueId value);
+    /// The value leaves as it is. Whether a lossy codec was to encode it; nothing: it is not here
+    /// with a codec.
+    std::optional<bool> goes_raw(ValueId value);
     /// True when the value was here; it never will be told of then.
     bool drop(ValueId value);
     /// Hands over what is left, by value, and is empty afterwards.

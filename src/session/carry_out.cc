@@ -112,7 +112,8 @@ void Loop::reserve(Command const& command) {
         return;
     }
     std::lock_guard const lock(mutex_);
-    returning_[command.value] = {*memory, stream};
+    returning_[command.value] = {*memory, stream, command.size_bytes};
+    returning_bytes_ += command.size_bytes;
 }
 
 void Loop::release(Command const& command) {
@@ -128,6 +129,7 @@ void Loop::release(Command const& command) {
             return;  // its reserve had failed
         }
         memory = at->second.memory;
+        returning_bytes_ -= at->second.size_bytes;
         returning_.erase(at);
     }
     mover_->release_device(memory);
@@ -177,8 +179,10 @@ Result<void> Loop::bind(Command const& command) {
     void* memory = nullptr;
     {
         std::lock_guard const lock(mutex_);
-        memory = returning_.at(command.value).memory;
-        returning_.erase(command.value);
+        auto const at = returning_.find(command.value);
+        memory = at->second.memory;
+        returning_bytes_ -= at->second.size_bytes;
+        returning_.erase(at);
         if (options_.keep_trace) {
             ++journeys_.of(command.value).returned;
         }

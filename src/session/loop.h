@@ -108,6 +108,11 @@ class Loop {
         return all_on_device_.load() && !any_refused_.load();
     }
 
+    /// Device bytes of values that are on their way back, before anybody needs them.
+    [[nodiscard]] std::int64_t returning_bytes() const {
+        return returning_bytes_.load(std::memory_order_relaxed);
+    }
+
     // Queued events.
     /// No saved tensor refers to the value any more. Never waits.
     void dropped(ValueId value) noexcept;
@@ -130,6 +135,7 @@ class Loop {
     struct Returning {
         void* memory = nullptr;
         StreamId stream;
+        std::int64_t size_bytes = 0;
     };
     /// A store, load, encode or decode that the mover has.
     struct Moving {
@@ -215,6 +221,7 @@ class Loop {
     std::unordered_map<CommandId, Error> failed_;
     std::unordered_map<CommandId, Moving> in_flight_;
     std::unordered_map<ValueId, Returning> returning_;
+    std::atomic<std::int64_t> returning_bytes_ = 0;   ///< of those
     std::unordered_map<ValueId, SavedAs> encodings_;  ///< of values that the executor knows
     std::unordered_map<ValueId, Error> refused_;      ///< under NonFinite::refuse: why
     std::optional<std::ofstream> log_;

@@ -80,13 +80,15 @@ Saved Loop::save_event(Backlog::Save save, Usage usage) {
 void Loop::goes_raw(ValueId value) {
     {
         std::lock_guard const lock(mutex_);
-        if (backlog_.goes_raw(value)) {
+        if (std::optional<bool> const was_lossy = backlog_.goes_raw(value)) {
+            report_.raw_for_two_savers += *was_lossy ? 1 : 0;
             return;
         }
         auto const encoded = encodings_.find(value);
         if (encoded == encodings_.end() || !is_lossy(encoded->second.encoding->codec)) {
             return;
         }
+        ++report_.raw_for_two_savers;
         encodings_.erase(encoded);  // an encode that is asked for later finds none, and is given up
         refused_.erase(value);
     }

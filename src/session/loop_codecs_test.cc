@@ -363,6 +363,7 @@ TEST(LoopCodecs, waits_for_a_decode_are_those_for_a_load_from_its_tier) {
 TEST(LoopCodecs, an_encode_that_falls_behind_is_waited_for_and_loses_nothing) {
     constexpr std::size_t kMany = 1 << 18;  // a mebibyte of which little repeats: milliseconds
     Rig rig(3_MiB);
+    rig.tier->set_delay_ms(20);
     SavedAs const as{.encoding = Encoding{parse_codec("lossless").value(), Element::f32, kMany}};
     std::vector<std::vector<float>> values(6, std::vector<float>(kMany));
     std::mt19937 random(1);
@@ -372,7 +373,7 @@ TEST(LoopCodecs, an_encode_that_falls_behind_is_waited_for_and_loses_nothing) {
         });
     }
     std::vector<ValueId> saved;
-    for (std::vector<float> const& each : values) {  // faster than they are encoded
+    for (std::vector<float> const& each : values) {  // faster than they are encoded and stored
         saved.push_back(rig.save_floats(each, as).value());
     }
     EXPECT_GT(rig.loop->report().stall_store_ns, 0);

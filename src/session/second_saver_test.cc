@@ -44,6 +44,7 @@ TEST(SecondSaver, a_value_that_was_not_told_yet_goes_raw) {
     rig.loop->goes_raw(value);
     EXPECT_TRUE(comes_back_exact(rig, value, values));
     EXPECT_TRUE(rig.loop->report().codecs.empty());
+    EXPECT_EQ(rig.loop->report().raw_for_two_savers, 1);
     EXPECT_GT(rig.loop->report().stored_bytes, 0);
     rig.done_with(value);
 }
@@ -58,6 +59,7 @@ TEST(SecondSaver, a_value_that_the_executor_would_encode_goes_raw) {
     rig.loop->goes_raw(value);
     EXPECT_TRUE(comes_back_exact(rig, value, values));
     EXPECT_TRUE(rig.loop->report().codecs.empty());
+    EXPECT_EQ(rig.loop->report().raw_for_two_savers, 1);
     for (std::int64_t i = 0; i <= value.number; ++i) {
         rig.done_with(ValueId{i});
     }
@@ -73,6 +75,7 @@ TEST(SecondSaver, a_coded_copy_that_is_away_counts_no_more) {
     rig.loop->goes_raw(value);
     EXPECT_TRUE(comes_back_exact(rig, value, values));
     EXPECT_EQ(rig.loop->report().codecs.size(), 1U) << "it was encoded once";
+    EXPECT_EQ(rig.loop->report().raw_for_two_savers, 1);
     rig.done_with(value);
     rig.done_with(ValueId{1});
 }
@@ -88,6 +91,7 @@ TEST(SecondSaver, what_is_exact_stays_encoded) {
     rig.loop->goes_raw(value);
     EXPECT_TRUE(comes_back_exact(rig, value, values));
     ASSERT_EQ(rig.loop->report().codecs.size(), 1U);
+    EXPECT_EQ(rig.loop->report().raw_for_two_savers, 0);
     EXPECT_GT(rig.loop->report().codecs[0].decoded_bytes, 0) << "the coded copy still counts";
     rig.done_with(value);
     rig.done_with(ValueId{1});

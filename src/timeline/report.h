@@ -56,6 +56,9 @@ struct Report {
     std::int64_t device_bytes = 0;        ///< allocated now, as the allocator rounds
     std::int64_t device_peak_bytes = 0;
     std::array<std::int64_t, kPhases> device_peak_by_phase{};
+    /// The smallest limit under which all this would have gone the same way: the most that was
+    /// allocated at once without what could have left. On devices with streams as seen by the host.
+    std::int64_t device_needed_bytes = 0;
     std::int64_t device_resident_bytes = 0;       ///< reserved now: allocated, and free but kept
     std::int64_t device_resident_peak_bytes = 0;  ///< the most of it
     /// Taken on the device by what no allocator counts: the context of this process, and other
@@ -95,6 +98,9 @@ struct Report {
     std::int64_t nvme_load_busy_ns = 0;
     std::int64_t staging_bytes = 0;  ///< memory of the runtime's own for bytes under way
 
+    /// Values that left as they are because two savers read them for different ends, where one
+    /// alone had a codec.
+    std::int64_t raw_for_two_savers = 0;
     std::vector<CodecReport> codecs = {};  ///< by class and codec; empty where nothing was encoded
 
     bool operator==(Report const&) const = default;

@@ -67,6 +67,9 @@ void add_device(Table& table, Report const& report) {
         std::string const label = "  in " + std::string(name_of(static_cast<Phase>(i)));
         table.size_if_any(label, report.device_peak_by_phase[i]);
     }
+    table.size_if_any(
+        "needed at least", report.device_needed_bytes, "the smallest budget for this"
+    );
     table.size_if_any("reserved at most", report.device_resident_peak_bytes);
     table.size_if_any("context and others", report.device_other_bytes, "not in the cap");
 }
@@ -138,6 +141,13 @@ void add_codecs(Table& table, Report const& report) {
     for (CodecReport const& row : report.codecs) {
         std::string const bits = row.values > 0 ? fmt::format("{:.2f} bits", row.bits) : "raw";
         table.row(row.tensor_class, bits, note_of(row));
+    }
+    if (report.raw_for_two_savers > 0) {
+        table.row(
+            "left raw",
+            std::to_string(report.raw_for_two_savers),
+            "values that two savers read for different ends"
+        );
     }
 }
 
@@ -221,11 +231,12 @@ std::string to_table(Report const& report) {
 std::string to_json(Report const& report) {
     OrderedJson const json{
         {"format", "spillway.report"},
-        {"version", 1},
+        {"version", 2},
         {"device_limit_bytes", report.device_limit_bytes},
         {"device_bytes", report.device_bytes},
         {"device_peak_bytes", report.device_peak_bytes},
         {"device_peak_by_phase", by_phase(report)},
+        {"device_needed_bytes", report.device_needed_bytes},
         {"device_resident_bytes", report.device_resident_bytes},
         {"device_resident_peak_bytes", report.device_resident_peak_bytes},
         {"device_other_bytes", report.device_other_bytes},
@@ -256,6 +267,7 @@ std::string to_json(Report const& report) {
         {"nvme_store_busy_ns", report.nvme_store_busy_ns},
         {"nvme_load_busy_ns", report.nvme_load_busy_ns},
         {"staging_bytes", report.staging_bytes},
+        {"raw_for_two_savers", report.raw_for_two_savers},
         {"codecs", codecs_of(report)}};
     return json_lines(json, 1);
 }

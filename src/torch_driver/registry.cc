@@ -210,9 +210,13 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh&
     add_stream(*hook.filed_, hook.filed_->home);
     add_stream(*hook.filed_, hook.filed_->user);
     log_save(hook, *storage, stay);
-    not_sole_.push_back(hook.value_);
-    if (not_sole_.size() > 2 * entries_.size() + 64) {  // nobody asked for long
-        std::erase_if(not_sole_, [this](ValueId value) { return entries_.count(value) == 0; });
+    for (std::vector<ValueId>* const candidates : {&not_sole_, &unseen_}) {
+        candidates->push_back(hook.value_);
+        if (candidates->size() > 2 * entries_.size() + 64) {  // nobody asked for long
+            std::erase_if(*candidates, [this](ValueId value) {
+                return entries_.count(value) == 0;
+            });
+        }
     }
     return Filed::fresh;
 }
@@ -261,6 +265,36 @@ void Registry::unlink_storage(ValueId value, SavedValue& entry) {
         value_of_.erase(at);
     }
     entry.storage = nullptr;
+    is_in_use(value, entry);
+}
+
+/// Called with the mutex held.
+void Registry::is_in_use(ValueId value, SavedValue& entry) {
+    if (std::exchange(entry.could_leave, false)) {
+        could_leave_bytes_ -= entry.size_bytes;
+        unseen_.push_back(value);
+    }
+}
+
+void Registry::see_what_could_leave() {
+    std::lock_guard const lock(mutex_);
+    std::erase_if(unseen_, [this](ValueId value) {
+        auto const at = entries_.find(value);
+        if (at == entries_.end() || at->second.storage == nullptr || at->second.could_leave) {
+            return true;
+        }
+        if (is_sole(at->second)) {
+            can_leave(at->second);
+        }
+        return at->second.could_leave;
+    });
+}
+
+/// Called with the mutex held.
+void Registry::can_leave(SavedValue& entry) {
+    if (!std::exchange(entry.could_leave, true)) {
+        could_leave_bytes_ += entry.size_bytes;
+    }
 }
 
 void Registry::forget(SavedHook& hook) noexcept {
@@ -380,6 +414,7 @@ std::vector<ValueId> Registry::newly_sole(std::size_t at_most) {
             not_sole_.erase(at);
         } else if (is_sole(entry->second)) {
             sole.push_back(*at);
+            can_leave(entry->second);
             not_sole_.erase(at);
         } else {
             ++next_candidate_;
@@ -391,6 +426,9 @@ std::vector<ValueId> Registry::newly_sole(std::size_t at_most) {
 void Registry::handed_out(ValueId value, at::Tensor const& tensor) {
     std::lock_guard const lock(mutex_);
     auto const entry = entries_.find(value);
+    if (entry != entries_.end()) {
+        is_in_use(value, entry->second);
+    }
     if (!device_.is_host() && entry != entries_.end()) {
         add_stream(entry->second, device_.current_stream());
         add_user_here(*tensor.storage().unsafeGetStorageImpl());
@@ -401,11 +439,13 @@ void Registry::handed_out(ValueId value, at::Tensor const& tensor) {
 }
 
 void Registry::used_now(ValueId value) {
-    if (device_.is_host()) {
+    std::lock_guard const lock(mutex_);
+    auto const entry = entries_.find(value);
+    if (entry == entries_.end()) {
         return;
     }
-    std::lock_guard const lock(mutex_);
-    if (auto const entry = entries_.find(value); entry != entries_.end()) {
+    is_in_use(value, entry->second);
+    if (!device_.is_host()) {
         add_stream(entry->second, device_.current_stream());
         if (entry->second.storage != nullptr) {
             add_user_here(*entry->second.storage);
@@ -536,6 +576,7 @@ void Registry::bind(ValueId value, void* memory) {
         true
     ));
     entry.storage = storage.unsafeGetStorageImpl();
+    unseen_.push_back(value);
     value_of_.insert_or_assign(entry.storage, value);  // a backward that records may save it again
     for (SavedHook* const hook : entry.hooks) {
         hook->kept_ = view_of(storage, *hook->geometry_);

@@ -47,6 +47,7 @@ struct SavedValue {
     StreamId user;                   ///< the stream that saved it first, and will ask for it
     int pins = 0;                    ///< it outlives its last hook while there is one
     std::atomic<bool> told = false;  ///< the loop knows it
+    bool could_leave = false;        ///< nothing else held it when that was looked at last
     SaverClass saver;                ///< what all savers agree on, where classes are told
 };
 
@@ -133,6 +134,12 @@ class Registry final : public Driver {
     /// The current stream uses the value from now on, where it is on the device.
     void used_now(ValueId value);
 
+    /// Device bytes that could leave, as far as was seen; `see_what_could_leave` looks again.
+    [[nodiscard]] std::int64_t could_leave_bytes() const {
+        return could_leave_bytes_.load(std::memory_order_relaxed);
+    }
+    void see_what_could_leave();
+
     /// Values in the order in which their nodes run; values of other nodes are left out.
     [[nodiscard]] std::vector<ValueId> in_order(
         std::unordered_map<std::uint64_t, std::size_t> const& rank_of_node
@@ -170,6 +177,8 @@ class Registry final : public Driver {
     [[nodiscard]] Filed file_again(SavedValue& entry, SaverClass const& saver) const;
     void log_save(SavedHook const& hook, c10::StorageImpl const& storage, Stay stay);
     [[nodiscard]] Slot slot_of(Origin const& origin);
+    void is_in_use(ValueId value, SavedValue& entry);
+    void can_leave(SavedValue& entry);
     [[nodiscard]] bool is_sole(SavedValue const& entry) const;
     [[nodiscard]] static bool has_hook(SavedValue const& entry, SavedHook const* hook);
     void unlink_storage(ValueId value, SavedValue& entry);
@@ -201,6 +210,8 @@ class Registry final : public Driver {
     std::map<std::pair<std::type_info const*, std::uint32_t>, Producer> producers_;
     std::vector<ValueId> not_sole_;  ///< candidates to be sole, oldest first
     std::size_t next_candidate_ = 0;
+    std::vector<ValueId> unseen_;  ///< of which is not known whether they could leave
+    std::atomic<std::int64_t> could_leave_bytes_ = 0;
     std::int64_t next_value_ = 0;
 };
 

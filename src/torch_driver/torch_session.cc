@@ -365,6 +365,7 @@ at::Tensor TorchSession::wait_for(
         at::Tensor tensor = registry_.tensor_of(value, hook, is_of_torch);
         if (tensor.defined()) {
             registry_.handed_out(value, tensor);
+            see_need(0);
             if (!is_of_torch) {
                 loop_->about_to_write(value);
             }
@@ -381,7 +382,8 @@ void TorchSession::raise_out_of_memory(std::string const& why) const {
         place(),
         ": ",
         why,
-        " (this is the budget of a Spillway session",
+        ". A step under a larger budget tells the smallest that does: device_needed_bytes in "
+        "report() (this is the budget of a Spillway session",
         how_to_end,
         ", not the machine's memory; tools that try a smaller batch look for: ",
         words_of_finders(*device_),
@@ -393,10 +395,28 @@ void TorchSession::make_room_until(std::int64_t size_bytes, c10::function_ref<bo
     while (!try_once()) {
         Result<void> const room = loop_->make_room(device_->rounded(size_bytes));
         if (!room.ok()) {
+            see_need(device_->rounded(size_bytes));
             std::string const of_lender = refusal(size_bytes);
             std::string const why = of_lender.empty() ? room.error().message() : of_lender;
             raise_out_of_memory(current_operator() + ' ' + why);
         }
+    }
+    see_need(0);
+}
+
+/// With `size_bytes` more than is allocated now.
+void TorchSession::see_need(std::int64_t size_bytes) {
+    auto const needed = [&] {
+        return device_->used_bytes() + size_bytes - registry_.could_leave_bytes() -
+               loop_->returning_bytes();
+    };
+    std::int64_t before = needed_bytes_.load(std::memory_order_relaxed);
+    if (needed() <= before) {
+        return;
+    }
+    registry_.see_what_could_leave();
+    std::int64_t const now = needed();
+    while (now > before && !needed_bytes_.compare_exchange_weak(before, now)) {
     }
 }
 
@@ -511,6 +531,8 @@ Report TorchSession::report() {
     Report report = loop_->report();
     report.saved_tensors = saved_tensors_.load();
     report.passed_tensors = passed_tensors_.load();
+    see_need(0);
+    report.device_needed_bytes = round_up(needed_bytes_.load(), kArenaPageBytes);
     return report;
 }
 

@@ -134,6 +134,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     [[nodiscard]] at::Tensor wait_for(
         ValueId value, SavedHook const* hook, bool is_of_torch, WithoutPythonLock& without_lock
     );
+    void see_need(std::int64_t size_bytes);
     [[noreturn]] void raise_out_of_memory(std::string const& why) const;
     [[nodiscard]] bool borrow(std::int64_t size_bytes, bool last_resort);
     [[nodiscard]] std::vector<std::shared_ptr<TorchSession>> borrowers();
@@ -150,6 +151,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     std::int64_t coded_bytes_ = 0;     ///< of staging, which counts in the budget
     std::atomic<std::int64_t> saved_tensors_{0};
     std::atomic<std::int64_t> passed_tensors_{0};
+    std::atomic<std::int64_t> needed_bytes_{0};  ///< Report::device_needed_bytes
     std::atomic<bool> caps_{true};
     bool const caps_from_open_;
     std::atomic<bool> has_owner_{true};

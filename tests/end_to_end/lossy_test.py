@@ -57,8 +57,8 @@ class Codecs(InFolder):
         self.assertEqual(rest, whole["losses"][4 - len(rest):])
 
     def test_gradients_that_nothing_encoded_was_read_for(self):
-        done = self.run_program("train", *SMALL, "--steps", "2", "--device-budget", "2GiB", "--policy", "qpo", "--lossy",
-                                "--measure-gradient-error", "--json", "out.json")
+        done = self.run_program("train", *SMALL, "--steps", "2", "--device-budget", "2GiB", "--nvme", ".", "--policy", "qpo",
+                                "--lossy", "--measure-gradient-error", "--json", "out.json")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("nothing that was encoded came back", done.stdout)
 

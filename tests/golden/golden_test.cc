@@ -61,6 +61,7 @@ Report report() {
     report.device_bytes = 33'554'432;
     report.device_peak_bytes = 68'157'440;
     report.device_peak_by_phase = {33'554'432, 67'108'864, 68'157'440, 33'554'432};
+    report.device_needed_bytes = 41'943'040;
     report.device_resident_bytes = report.device_resident_peak_bytes = 71'303'168;
     report.device_other_bytes = 419'430'400;
     report.ledger_peak_bytes = 68'157'440;

@@ -117,4 +117,5 @@ class Case(unittest.TestCase):
         self.assertGreater(report["stored_bytes"], 0)
         self.assertGreater(report["loaded_bytes"], 0)
         self.assertLessEqual(report["device_peak_bytes"], budget)
+        self.assertLessEqual(report["device_needed_bytes"], budget, "it went through")
         return report

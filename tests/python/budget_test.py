@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""How a program learns which budget its step needs: at most one that is refused, then one that goes through."""
+
+import re
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+import spillway
+import torch
+from torch.utils.checkpoint import checkpoint
+
+import same_bits
+
+WIDTH = 128
+PAGE = 4096
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(WIDTH)
+        self.attention = torch.nn.MultiheadAttention(WIDTH, 4, batch_first=True)
+        self.mlp = torch.nn.Sequential(torch.nn.LayerNorm(WIDTH), torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.GELU(),
+                                       torch.nn.Linear(4 * WIDTH, WIDTH))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(x)
+        x = x + self.attention(y, y, y, need_weights=False)[0]
+        return x + self.mlp(x)
+
+
+class Model(torch.nn.Module):
+    def __init__(self, begun_again: int = 0) -> None:
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(Block() for _ in range(6))
+        self.begun_again = begun_again
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for i, block in enumerate(self.blocks):
+            x = checkpoint(block, x, use_reentrant=False) if i < self.begun_again else block(x)
+        return x
+
+
+class Budget(same_bits.Case):
+    def step(self, budget: int | str, make: Callable[[], torch.nn.Module] = Model,
+             optimizer: Any = torch.optim.SGD) -> int:
+        """Two steps under `budget`, and what their report says was needed."""
+        model = same_bits.seeded(make)
+        used = optimizer(model.parameters(), lr=0.01)
+        session = self.open(model, budget)
+        try:
+            for _ in range(2):
+                with session:
+                    loss = model(same_bits.noise(16, 64, WIDTH)).square().mean()
+                loss.backward()
+                used.step()
+                used.zero_grad()
+            return session.report()["device_needed_bytes"]
+        finally:
+            session.close()
+
+    def test_a_step_tells_the_smallest_budget_that_does(self):
+        for make, optimizer in ((Model, torch.optim.SGD), (Model, torch.optim.AdamW),
+                                (lambda: Model(3), torch.optim.SGD), (lambda: Model(6), torch.optim.SGD)):
+            with self.subTest(optimizer=optimizer.__name__, begun_again=make().begun_again):
+                needed = self.step("1TiB", make, optimizer)
+                self.assertEqual(self.step(needed + needed // 3, make, optimizer), needed, "also where things leave")
+                self.assertEqual(self.step(needed, make, optimizer), needed)
+                with self.assertRaises(torch.OutOfMemoryError):
+                    self.step(needed - PAGE, make, optimizer)
+
+    def test_a_refusal_says_how_to_learn_the_rest(self):
+        with self.assertRaisesRegex(torch.OutOfMemoryError, "device_needed_bytes in report()") as raised:
+            self.step("6MiB")
+        proven = int(re.search(r"[(](\d+) bytes[)]", str(raised.exception)).group(1))
+        needed = self.step("1TiB")
+        self.assertGreater(needed, 6 << 20)
+        self.assertLessEqual(proven, needed)
+
+    def test_a_refused_step_tells_what_it_proved(self):
+        model = same_bits.seeded(Model)
+        session = self.open(model, "6MiB")
+        with session, self.assertRaises(torch.OutOfMemoryError) as raised:
+            model(same_bits.noise(16, 64, WIDTH))
+        proven = int(re.search(r"[(](\d+) bytes[)]", str(raised.exception)).group(1))
+        self.assertEqual(session.report()["device_needed_bytes"], proven)
+
+
+if __name__ == "__main__":
+    unittest.main()
