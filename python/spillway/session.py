@@ -221,6 +221,8 @@ class Session:
             _call(self._runtime.close)  # or it would cap what runs while the error is handled
             self._is_closed = True
             raise
+        if device.type == "cpu" and nvme is None and host_budget is None and policy != "keep_all":
+            self._warn_of_no_place()
         _update.watch(self)
 
     def start(self) -> None:
@@ -303,6 +305,13 @@ class Session:
         if what not in self._has_warned:
             self._has_warned.add(what)
             warnings.warn(words, SpillwayWarning, stacklevel=4)
+
+    def _warn_of_no_place(self) -> None:
+        """Not where the budget is above all that there is: such a session is to measure."""
+        limit = Report("", _call(self._runtime.json))["device_limit_bytes"]
+        if limit < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+            self._warn("place", "this Spillway session has no place that saved tensors could leave for, so what does not fit in "
+                                "its budget stops the step; give it a folder on a disk (nvme='/scratch') or a host_budget")
 
     def _warn_of_nothing_recorded(self) -> None:
         if self._entries == 0:

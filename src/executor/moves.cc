@@ -309,6 +309,7 @@ void Executor::Impl::refuse(Short const& event, std::int64_t freed_bytes) {
     std::int64_t const needed =
         round_up(event.usage.used_bytes - freed_bytes + event.size_bytes, kPageBytes);
     std::string reason;
+    ValueId held;
     if (options_.chooser == ChooserKind::keep_all) {
         reason = "policy keep_all moves nothing";
     } else if (!ledger_.exists(Pool::host) && !ledger_.exists(Pool::nvme)) {
@@ -320,13 +321,14 @@ void Executor::Impl::refuse(Short const& event, std::int64_t freed_bytes) {
     } else {
         reason = "nothing else can leave";
         if (values_.held_bytes() > 0) {
+            held = values_.largest_held();
             reason += ": " + format_size(values_.held_bytes()) +
                       " of saved tensors are in use elsewhere, too (by the operator that runs, a "
                       "variable, a list, a module's attribute or a checkpoint)";
         }
     }
     std::int64_t const missing = needed - options_.device_bytes;
-    say(CommandKind::raise, Lane::compute).text =
+    say(CommandKind::raise, Lane::compute, held).text =
         "asked for " + format_size(event.size_bytes) + " with " +
         format_size(event.usage.used_bytes) + " of " + format_size(options_.device_bytes) +
         " in use" +

@@ -82,4 +82,18 @@ void ValueTable::file(ValueId id, Value const& value) {
     about_to_leave_ += value.is_about_to_leave() ? 1 : 0;
 }
 
+ValueId ValueTable::largest_held() const {
+    ValueId largest;
+    std::int64_t most_bytes = 0;
+    for (auto const& [id, value] : values_) {
+        bool const is_larger =
+            value.size_bytes > most_bytes || (value.size_bytes == most_bytes && id < largest);
+        if (value.device == OnDevice::held && is_larger) {
+            largest = id;
+            most_bytes = value.size_bytes;
+        }
+    }
+    return largest;
+}
+
 }  // namespace spillway

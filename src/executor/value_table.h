@@ -86,6 +86,8 @@ class ValueTable {
     [[nodiscard]] Order const& orphans() const { return orphans_; }
 
     [[nodiscard]] std::int64_t held_bytes() const { return held_bytes_; }
+    /// The largest value on the device, of equal ones the oldest; invalid: there is none.
+    [[nodiscard]] ValueId largest_held() const;
     [[nodiscard]] std::int64_t droppable_bytes() const { return droppable_bytes_; }
     /// Values whose stores start as soon as they can.
     [[nodiscard]] std::int64_t about_to_leave() const { return about_to_leave_; }

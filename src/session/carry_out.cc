@@ -87,7 +87,7 @@ Result<void> Loop::execute(Command const& command) {
             drop(command);
             return {};
         case CommandKind::raise:
-            return Error{Errc::out_of_memory, command.text, ""};
+            return Error{Errc::out_of_memory, command.text + largest_held(command.value), ""};
         case CommandKind::note:
             say_once(command.text);
             return {};
@@ -95,6 +95,11 @@ Result<void> Loop::execute(Command const& command) {
             break;
     }
     return {};
+}
+
+/// For the end of a refusal.
+std::string Loop::largest_held(ValueId value) const {
+    return value.valid() ? ", the largest is " + driver_.describe(value) : "";
 }
 
 void Loop::reserve(Command const& command) {

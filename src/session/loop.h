@@ -171,6 +171,7 @@ class Loop {
     [[nodiscard]] bool has_failed(CommandId command) const;
     [[nodiscard]] Error const* failure_of(Command const& command);
     void fail(Command const& command, Error const& error);
+    [[nodiscard]] std::string largest_held(ValueId value) const;
     void reserve(Command const& command);
     void release(Command const& command);
     void store(Command const& command);

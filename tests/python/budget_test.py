@@ -4,6 +4,7 @@
 
 import re
 import unittest
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -78,6 +79,25 @@ class Budget(same_bits.Case):
         needed = self.step("1TiB")
         self.assertGreater(needed, 6 << 20)
         self.assertLessEqual(proven, needed)
+
+    def test_a_refusal_names_the_largest_tensor_that_something_holds(self):
+        model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(12)))
+        held = []
+        for layer in model:
+            layer.register_forward_hook(lambda layer, inputs, output: held.append(output))
+        with self.open(model, "10MiB"), self.assertRaisesRegex(
+                torch.OutOfMemoryError, r"or a checkpoint\), the largest is the saved tensor \[1024, 256\] float of "):
+            model(torch.nn.functional.pad(same_bits.noise(1024, 256), (0, 0)))
+
+    def test_a_place_that_was_forgotten_is_said_at_the_opening(self):
+        model = torch.nn.Linear(2, 2)
+        with self.assertWarnsRegex(spillway.SpillwayWarning, r"nvme='/scratch'"):
+            self.open(model, "8MiB", nvme=None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for options in ({"nvme": None, "host_budget": "8MiB"}, {"nvme": None, "policy": "keep_all"}, {}):
+                self.open(model, "8MiB", **options)
+            self.open(model, "1TiB", nvme=None)
 
     def test_a_refused_step_tells_what_it_proved(self):
         model = same_bits.seeded(Model)
