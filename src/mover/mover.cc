@@ -128,6 +128,10 @@ std::vector<StreamStall> Mover::take_stream_stalls() {
 bool Mover::has_completions() {
     return impl_->has_completions();
 }
+void Mover::end_limits() noexcept {
+    impl_->end_limits();
+}
+
 std::int64_t Mover::under_way() const {
     return impl_->under_way();
 }

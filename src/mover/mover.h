@@ -188,6 +188,9 @@ class Mover {
     /// Blocks until there is a completion to take or nothing is under way. Returns nanoseconds.
     std::int64_t wait_for_any();
 
+    /// Tier::end_limits of all.
+    void end_limits() noexcept;
+
     /// Hands over what ended since the last call, in the order in which it ended, and lets go of
     /// its holds.
     [[nodiscard]] std::vector<Completion> take_completions();

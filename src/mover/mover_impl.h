@@ -45,6 +45,13 @@ class Mover::Impl {
     void give(Move move);
     std::int64_t wait(std::span<CommandId const> fences);
     std::int64_t wait_for_any();
+    void end_limits() noexcept {
+        for (Tier* const tier : {host_.get(), nvme_.get()}) {
+            if (tier != nullptr) {
+                tier->end_limits();
+            }
+        }
+    }
     std::vector<Completion> take_completions();
     std::vector<StreamStall> take_stream_stalls();
     bool has_completions();

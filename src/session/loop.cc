@@ -56,6 +56,7 @@ Loop::~Loop() {
     if (::getpid() != owner_) {
         return;  // a forked child: what flies, and its threads, are the parent's
     }
+    mover_->end_limits();
     do {
         settle();
     } while (keeps(Rule::closing_waits_for_copies) && mover_->under_way() > 0 &&

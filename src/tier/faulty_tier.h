@@ -70,6 +70,7 @@ class FaultyTier final : public Tier {
     }
     void store(Reservation const& room, std::span<std::byte const> from, TierDone done) override;
     void load(Reservation const& room, std::span<std::byte> to, TierDone done) override;
+    void end_limits() noexcept override { wrapped_->end_limits(); }
     [[nodiscard]] Result<void> register_memory(std::span<std::byte> memory) override {
         return wrapped_->register_memory(memory);
     }

@@ -44,6 +44,12 @@ RateLimitedTier::~RateLimitedTier() {
     SPILLWAY_ASSERT(rooms_.empty(), "a Reservation outlives its tier");
 }
 
+void RateLimitedTier::end_limits() noexcept {
+    std::lock_guard const lock(guard_);
+    is_limited_ = false;
+    changed_.notify_all();
+}
+
 void RateLimitedTier::look_at_clock() {
     std::lock_guard const lock(guard_);
     changed_.notify_all();
@@ -140,7 +146,7 @@ bool RateLimitedTier::end_first(Direction way, std::unique_lock<std::mutex>& loc
         return false;
     }
     std::int64_t const end_ns = end_of(flows.front(), way);
-    if (!stopping_ && now_ns_() < end_ns) {
+    if (!stopping_ && is_limited_ && now_ns_() < end_ns) {
         return false;
     }
     last_end_ns_[index_of(way)] = end_ns;

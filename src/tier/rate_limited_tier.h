@@ -49,6 +49,7 @@ class RateLimitedTier final : public Tier {
     }
     void store(Reservation const& room, std::span<std::byte const> from, TierDone done) override;
     void load(Reservation const& room, std::span<std::byte> to, TierDone done) override;
+    void end_limits() noexcept override;
     [[nodiscard]] Result<void> register_memory(std::span<std::byte> memory) override {
         return wrapped_->register_memory(memory);
     }
@@ -94,6 +95,7 @@ class RateLimitedTier final : public Tier {
     std::deque<Flow> flows_[2];                            ///< by Direction, in order
     std::int64_t last_end_ns_[2];
     bool stopping_ = false;
+    bool is_limited_ = true;
     std::thread teller_;  ///< last: it uses all of the above
 };
 

@@ -122,6 +122,19 @@ TEST(RateLimitedTierTest, each_way_has_a_rate_of_its_own) {
     EXPECT_TRUE(out.wait().ok());
 }
 
+TEST(RateLimitedTierTest, without_limits_what_is_in_flight_ends) {
+    Link link;
+    Block waiting(link, 100'000);
+    Block behind(link, 100'000);
+    waiting.store();
+    behind.store();
+    link.advance_to(1);
+    EXPECT_FALSE(waiting.did_end);
+    link.tier->end_limits();
+    EXPECT_TRUE(waiting.wait().ok());
+    EXPECT_TRUE(behind.wait().ok());
+}
+
 TEST(RateLimitedTierTest, a_tier_that_is_slower_than_its_link_sets_the_pace) {
     Link link({{.kind = Fault::Kind::hold}});
     Block slow(link, 1000);

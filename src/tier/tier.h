@@ -107,6 +107,10 @@ class Tier {
     /// Fails   through `done`: Errc::io, Errc::corrupt; `where` names file and offset
     virtual void load(Reservation const& room, std::span<std::byte> to, TierDone done) = 0;
 
+    /// Nobody reads any more; what is in flight need only end. A tier that limits its own rate
+    /// stops doing so.
+    virtual void end_limits() noexcept {}
+
     /// Tells the tier of memory that many stores and loads will use, so that it may pin it once
     /// (io_uring's registered buffers). A hint: everything works without it.
     ///

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -30,9 +31,12 @@ Fault flipped_before_a_load() {
 }
 
 /// Backward raises, its words have all of `parts`, and nothing is left of the step.
-void expect_backward_to_stop(Rig& rig, std::vector<std::string> const& parts) {
+void expect_backward_to_stop(
+    Rig& rig, std::vector<std::string> const& parts, void (*before)() = [] {}
+) {
     Tensor x = leaf(50);
     Tensor y = rig.record([&] { return chain(chain(x)).sum(); });
+    before();
     try {
         y.backward();
         FAIL() << "a corrupt block went unnoticed";
@@ -63,6 +67,28 @@ TEST(Faults, a_bit_that_flips_on_the_disk_names_tensor_file_and_offset) {
     options.capacity_bytes = 256_MiB;
     Rig rig(values(12), {flipped_before_a_load()}, "online", {}, open_nvme_tier(options).value());
     expect_backward_to_stop(rig, {saved_tensor(), options.folder + "/#", ", offset "});
+}
+
+/// Another program cuts the files of this process there, which have no names.
+void cut_files_of_scratch() {
+    int cut = 0;
+    for (auto const& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+        std::error_code gone;  // the descriptor that lists
+        std::string const file = std::filesystem::read_symlink(entry.path(), gone).string();
+        if (!gone && file.starts_with(scratch() + "/#")) {
+            cut += ::truncate(entry.path().c_str(), 0) == 0 ? 1 : 0;
+        }
+    }
+    EXPECT_EQ(cut, 1);
+}
+
+TEST(Faults, a_file_that_was_cut_names_tensor_file_and_offset) {
+    NvmeOptions options;
+    options.folder = scratch();
+    options.capacity_bytes = 256_MiB;
+    Rig rig(values(12), {}, "online", {}, open_nvme_tier(options).value());
+    std::vector<std::string> const parts{saved_tensor(), options.folder + "/#", ", offset "};
+    expect_backward_to_stop(rig, parts, [] { cut_files_of_scratch(); });
 }
 
 void exit_in_mid_step(bool leak) {

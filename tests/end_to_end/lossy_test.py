@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`spillway train` with codecs: what is lossy was asked for and is told, what is exact has the plain losses."""
 
+import json
 import pathlib
 import signal
 import unittest
@@ -61,6 +62,12 @@ class Codecs(InFolder):
                                 "--lossy", "--measure-gradient-error", "--json", "out.json")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("nothing that was encoded came back", done.stdout)
+
+    def test_what_nobody_reads_is_not_waited_for_at_a_rate(self):
+        done = self.run_program("train", *SMALL, "--steps", "1", "--device-budget", "2GiB", "--nvme", ".", "--policy", "qpo",
+                                "--lossy", "--nvme-rate", "1KiB", "--json", "out.json")  # 10 MiB would take hours
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(pathlib.Path(self.path("out.json")).read_text())["report"]["nvme_stored_bytes"], 0)
 
     def test_a_run_with_codecs_replays(self):
         self.capped("--policy", "qpo", "--lossy", "--record-events", "events")
