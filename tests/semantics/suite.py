@@ -26,7 +26,7 @@ from case import CRASH, HANG, NONE, PASS, Case, Outcome, System
 from judge import Reference
 
 HANG_SECONDS = 60.0
-MODULES = ("in_place", "not_counted", "graph", "order", "hooks", "release", "views", "kinds", "functions",
+MODULES = ("in_place", "not_counted", "handed_out", "graph", "order", "hooks", "release", "views", "kinds", "functions",
            "transforms", "regions", "modes", "threads", "training")
 
 Column = dict[str, Outcome]
