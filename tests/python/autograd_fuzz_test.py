@@ -6,8 +6,10 @@ is broken on purpose is noticed."""
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 import torch
@@ -87,6 +89,37 @@ class Fuzz(unittest.TestCase):
         for seed in range(100):
             program = random_program(seed)
             self.assertIsNone(difference(interpret(program, Plain()), interpret(program, Plain())), seed)
+
+
+def two_threads_that_wait_for_each_other(*_: object) -> None:
+    held = threading.Lock()
+    with held:
+        waiting = threading.Thread(target=held.acquire, daemon=True)
+        waiting.start()
+        waiting.join()
+
+
+class Hangs(unittest.TestCase):
+    def test_a_hang_is_one_seeds_and_the_stacks_of_its_threads_are_printed(self):
+        """The runner is started as a program, since it forks; its second batch never ends."""
+        here = str(pathlib.Path(__file__).resolve().parent)
+        program = (f"import sys; sys.path[:0] = [{here!r}, {str(pathlib.Path(here).parent)!r}]\n"
+                   "from autograd_fuzz import run\n"
+                   "from autograd_fuzz_test import two_threads_that_wait_for_each_other\n"
+                   "ordinary = run.run_batch\n"
+                   "def planted(programs, budget, scratch, tally, tell=lambda seed: None):\n"
+                   "    if programs[0].seed != 25:\n"
+                   "        return ordinary(programs, budget, scratch, tally, tell)\n"
+                   "    tell(25)\n"
+                   "    two_threads_that_wait_for_each_other()\n"
+                   "run.run_batch, run.HANGS_AFTER_S = planted, 5\n"
+                   f"print(run.run_all(0, 28, 1, {os.environ['SPILLWAY_BINARY_DIR']!r} + '/scratch', 0.0))\n")
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+        self.assertIn("failed={25: 'nothing happened for 5 s'}", done.stdout, done.stderr)
+        self.assertIn("seed 25: nothing happened for 5 s; it stands at", done.stdout)
+        self.assertEqual(done.stderr.lower().count("thread 0x"), 2, done.stderr)
+        self.assertIn("in two_threads_that_wait_for_each_other", done.stderr)
+        self.assertIn("programs=27", done.stdout, "those behind it run in another process")
 
 
 class Broken(unittest.TestCase):

@@ -24,7 +24,6 @@ import same_bits
 ALL = os.environ.get("SPILLWAY_SAMPLES", "") == "all"
 SAMPLES = 10_000 if ALL else 2
 BUDGET = 64 << 20
-DTYPES = (torch.float32, torch.complex64)
 
 Body = Callable[[list[torch.Tensor]], Any]
 
@@ -44,11 +43,11 @@ def digest(value: Any) -> list[Any]:
     """Of strided tensors their bits, of others what torch prints."""
     return [(tuple(each.shape), str(each.dtype), same_bits.bits([each])[0])
             if each.layout is torch.strided and not each.is_quantized and type(each) in (torch.Tensor, torch.nn.Parameter)
-            else str(each) for each in (found.detach().resolve_conj().resolve_neg() for found in tensors(value))]
+            else str(each) for each in (found.detach().cpu().resolve_conj().resolve_neg() for found in tensors(value))]
 
 
 def ones_like(outputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    return [torch.linspace(0.5, 1.5, each.numel(), dtype=torch.float64).to(each.dtype).reshape(each.shape)
+    return [torch.linspace(0.5, 1.5, each.numel(), dtype=torch.float64).to(each.dtype).reshape(each.shape).to(each.device)
             for each in outputs]
 
 
@@ -83,26 +82,31 @@ def outcome(body: Body, leaves: list[torch.Tensor], push_out: Callable[[], None]
     return seen
 
 
-def fresh(leaves: list[torch.Tensor]) -> list[torch.Tensor]:
-    return [leaf.detach().clone().requires_grad_(leaf.requires_grad) for leaf in leaves]
-
-
 class Databases(same_bits.Case):
+    device = "cpu"
+    dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.complex64)
+    samples = SAMPLES
+    least = (500, 60)  # operators and modules that are compared
+    options: dict[str, Any] = {"nvme_budget": "256MiB"}
+
     def setUp(self) -> None:
         super().setUp()
         warnings.simplefilter("ignore")
-        self.session = self.open(torch.nn.Linear(1, 1), BUDGET, min_tensor_bytes=1, nvme_budget="256MiB")
+        self.session = self.open(torch.nn.Linear(1, 1).to(self.device), BUDGET, min_tensor_bytes=1, **self.options)
         self.counts: collections.Counter[str] = collections.Counter()
         self.differ: list[str] = []
 
     def push_out(self) -> None:
         """More than there is: all that can leave has left when it is refused."""
         try:
-            torch.empty(BUDGET + 1, dtype=torch.uint8)
+            torch.empty(BUDGET + 1, dtype=torch.uint8, device=self.device)
         except torch.OutOfMemoryError:
             return
 
     def compare(self, name: str, body: Body, leaves: list[torch.Tensor]) -> None:
+        def fresh(leaves: list[torch.Tensor]) -> list[torch.Tensor]:
+            return [leaf.detach().clone().to(self.device).requires_grad_(leaf.requires_grad) for leaf in leaves]
+
         plain = outcome(body, fresh(leaves))
         if len(plain) < 2 or isinstance(plain[0], str):
             self.counts["without a gradient"] += 1
@@ -133,12 +137,12 @@ class Databases(same_bits.Case):
         for op in op_db:
             if op.name in LEFT_OUT or not op.supports_autograd:
                 continue
-            for dtype in DTYPES:
+            for dtype in self.dtypes:
                 if dtype not in op.supported_backward_dtypes("cpu"):
                     continue
                 torch.manual_seed(1)
                 for number, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=True)):
-                    if number == SAMPLES:
+                    if number == self.samples:
                         break
                     given, spec = tree_flatten((sample.input, sample.args, sample.kwargs))
                     at = [i for i, each in enumerate(given) if isinstance(each, torch.Tensor)]
@@ -156,7 +160,7 @@ class Databases(same_bits.Case):
                         return op(first, *args, **kwargs)
 
                     self.compare(f"{op.name} {op.variant_test_name} {dtype} sample {number}", body, [given[i] for i in at])
-        self.end(500)
+        self.end(self.least[0])
 
     def test_every_module(self) -> None:
         for info in module_db:
@@ -165,10 +169,10 @@ class Databases(same_bits.Case):
                 samples = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=True,
                                                   training=training)
                 for number, sample in enumerate(samples):
-                    if number == SAMPLES:
+                    if number == self.samples:
                         break
                     args, kwargs = sample.constructor_input.args, sample.constructor_input.kwargs
-                    module = info.module_cls(*args, **kwargs).train(training)
+                    module = info.module_cls(*args, **kwargs).train(training).to(self.device)
                     if sample.forward_input is None:
                         continue
                     given, spec = tree_flatten((sample.forward_input.args, sample.forward_input.kwargs))
@@ -183,7 +187,7 @@ class Databases(same_bits.Case):
                         return copy.deepcopy(module)(*args, **kwargs)
 
                     self.compare(f"{info.name} training {training} sample {number}", body, [given[i] for i in at])
-        self.end(60)
+        self.end(self.least[1])
 
 
 if __name__ == "__main__":

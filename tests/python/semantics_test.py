@@ -147,6 +147,8 @@ class Harness(unittest.TestCase):
         with unittest.mock.patch.object(suite, "HANG_SECONDS", 3.0), \
                 unittest.mock.patch.dict(os.environ, {"SEMANTICS_HANG": "1"}):
             self.assertEqual(self.column(Dying, *names), [PASS, HANG, PASS])
+        stacks = (run.scratch() / "semantics-harness.log").read_text()
+        self.assertRegex(stacks, r'semantics_test.py", line \d+ in call', "where it stands")
 
 
 if __name__ == "__main__":
