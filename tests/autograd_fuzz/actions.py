@@ -102,7 +102,7 @@ class Backwards:
 
 def _between(g: Generator) -> None:
     for maker, share in ((g.write, 0.3), (lambda: g.emit("zero_grad", []), 0.1), (g.hook, 0.05),
-                         (lambda: g.emit("update", []), 0.1), (g.unary, 0.1)):
+                         (lambda: g.emit("update", []), 0.1), (g.unary, 0.1), (g.look, 0.1)):
         if g.rng.random() < share:
             maker()
 
@@ -141,4 +141,4 @@ def random_program(seed: int) -> Program:
             g.emit("leave", [])
         _backwards(g, roots)
         g.emit("leave", [])
-    return Program(seed, g.leaves, g.steps, hold=g.rng.random() < 0.1)
+    return Program(seed, g.leaves, g.steps, hold=g.hold)

@@ -53,6 +53,7 @@ def run_batch(programs: list[Program], budget: Budget, folder: str, tally: Tally
             tally.coded_values += coded
             tally.coded_programs += coded > 0
             tally.loaded_programs += sessions.total("loaded_bytes") > loaded
+            sessions.between_programs()
         _look_for_leaks(programs[-1].seed, sessions, tally)
         tally.moved_bytes += sessions.total("stored_bytes") + sessions.total("loaded_bytes")
     finally:

@@ -63,6 +63,8 @@ class Generator:
         self.leaves: list[Leaf] = []
         self.steps: list[Step] = []
         self.scope: list[Value] = []
+        self.looked: list[Value] = []  # what nodes have saved, as Python holds it
+        self.hold = self.rng.random() < 0.1  # every result to the end
         self.depth = 0
         self.rows, self.columns = self.rng.choice([(130, 128), (144, 130), (257, 64)])
         # Where two threads go through one graph: shared random numbers, writes in backward, a retained `.grad`, to
@@ -316,6 +318,30 @@ class Generator:
             else:
                 self.emit("hook", [x], kind=kind)
 
+    def look(self) -> None:
+        """At what a node has saved; and at what was looked at before, which is written so that no version counts it."""
+        if self.depth > 0:
+            return
+        if self.looked and self.rng.random() < 0.6:
+            kind = self.rng.choice(["add", "read", "storage", "array"])
+            self.races |= kind in ("add", "array")
+            self.emit("touch", [self.rng.choice(self.looked)], kind=kind)
+        elif x := self.some(lambda v: v.grad and not v.leaf):
+            (found,) = self.emit("look", [x], [(x.shape, x.dtype)], which=self.rng.randrange(4))
+            self.scope.remove(found)
+            self.looked.append(found)
+
+    def unseen(self) -> None:
+        """Writes that no version counts; other bytes only where the tensor lives on, as nothing else can tell of them."""
+        if self.depth == 0 and (x := self.some(lambda v: v.floats and v.many)):
+            self.races = True
+            kinds = ["add", "storage", *(["swap", "turn"] if self.hold and not x.leaf else [])]
+            self.emit("touch", [x], kind=self.rng.choice(kinds))
+
+    def fork(self) -> None:
+        if self.depth == 0 and self.rng.random() < 0.1:
+            self.emit("fork", [])
+
     def region(self) -> None:
         if self.depth >= 3 or not self.scope:
             return
@@ -353,6 +379,7 @@ class Generator:
     def statements(self, number: int) -> None:
         makers = {self.unary: 22, self.binary: 16, self.reduce: 4, self.normal: 7, self.multiply: 9,
                   self.image: 3, self.index: 4, self.drop_out: 4, self.join: 4, self.view: 16, self.cast: 5,
-                  self.function: 7, self.transform: 2, self.write: 10, self.hook: 4, self.region: 7}
+                  self.function: 7, self.transform: 2, self.write: 10, self.hook: 4, self.region: 7, self.look: 4,
+                  self.unseen: 1, self.fork: 1}
         for maker in self.rng.choices(list(makers), list(makers.values()), k=number):
             maker()

@@ -75,6 +75,7 @@ class Run:
         self._alive: list[tuple[int, weakref.ref[Tensor]]] = []
         self._leaves: list[Leaf] = []
         self._bodies = 0
+        self._looked = {name for step in program.steps if step.op == "look" for name in step.outs}
 
     def say(self, *event: object) -> None:
         """Each thread tells on its own, so that the order is the program's."""
@@ -142,7 +143,10 @@ class Run:
                 value.grad = None
 
     def _look_at(self, name: int, value: Tensor) -> None:
-        self.say("value", name, *observe.tensor(value), *observe.gradient(value))
+        if name in self._looked:  # under any hooks another variable: without the `.grad` or the base that it may have
+            self.say("value", name, *observe.tensor(value.detach()))
+        else:
+            self.say("value", name, *observe.tensor(value), *observe.gradient(value))
 
     def _do(self, step: Step, env: Env) -> list[Tensor | None]:
         special = getattr(self, "_do_" + step.op, None)
@@ -192,6 +196,7 @@ class Run:
 
         def run(index: int) -> None:
             result, error = None, None
+            self._events.pop(threading.get_ident(), None)  # of a Function's own thread, which had this number before
             try:
                 result = functions[index]()
             except Exception as raised:
@@ -211,6 +216,7 @@ class Run:
                 self.say("thread failed", *observe.error(error))
             self.say("thread", events)
         errors = [error for _, error, _ in ends if error is not None]
+        errors.sort(key=lambda error: not observe.is_out_of_memory(error))  # that one is no difference
         result = ends[-1][0]
         ends.clear()
         if errors:
@@ -291,6 +297,44 @@ class Run:
             if name.startswith("_saved_"):
                 value = getattr(node, name)
                 self.say(name, observe.tensor(value) if isinstance(value, Tensor) else str(type(value)))
+
+    def _do_look(self, step: Step, env: Env) -> list[Tensor]:
+        """One of the tensors that the node of a result has saved, held as long as the program uses it."""
+        node = env[step.args[0]].grad_fn
+        found = [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]
+        saved = [each for each in found if isinstance(each, Tensor)]
+        return [saved[step.attrs["which"] % len(saved)]] if saved else []
+
+    def _do_touch(self, step: Step, env: Env) -> None:
+        value = env[step.args[0]]
+        if step.attrs["kind"] == "add":
+            value.data.add_(1)
+        elif step.attrs["kind"] == "array":
+            value.detach().numpy()[...] *= 0.5
+        elif step.attrs["kind"] == "swap":
+            value.data = value.detach() * 0.5
+        elif step.attrs["kind"] == "turn":
+            value.data = value.data.flip(0).transpose(0, -1)
+        elif step.attrs["kind"] == "storage":
+            self.say("storage", value.untyped_storage().nbytes())
+        else:
+            self.say("touch", *observe.tensor(value.detach()))
+
+    def _do_fork(self, step: Step, env: Env) -> None:
+        """As a loader's worker: it computes, gives up what it inherited, and ends."""
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                env.clear()
+                gc.collect()
+                total = torch.ones(130, 128, requires_grad=True).sin().sum()
+                total.backward()
+                torch.empty(1 << 24, dtype=torch.uint8)
+                status = 0
+            finally:
+                os._exit(status)
+        self.say("fork", os.waitpid(child, 0)[1])
 
     def _do_hook(self, step: Step, env: Env) -> None:
         value, kind, name = env[step.args[0]], step.attrs["kind"], step.args[0]

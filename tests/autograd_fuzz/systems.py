@@ -5,6 +5,7 @@ purpose, so that a test can see that the programs notice."""
 
 import contextlib
 import dataclasses
+import gc
 import itertools
 import random
 import time
@@ -28,6 +29,7 @@ class Budget:
     host: str = ""
     coded: list[str] = dataclasses.field(default_factory=list)
     squeezed: bool = False
+    dropped: bool = False  # after each program, without a close; the next one has new ones
 
     @staticmethod
     def random(seed: int, coded_share: float = CODED_SHARE) -> "Budget":
@@ -36,7 +38,7 @@ class Budget:
         device = [rng.choice(sizes) for _ in range(2 if rng.random() < 0.25 else 1)]
         host = rng.choice(["", "", "", "512KiB", "8MiB"])
         if rng.random() >= coded_share:
-            return Budget(device, host, squeezed=rng.random() < 0.5)
+            return Budget(device, host, squeezed=rng.random() < 0.5, dropped=rng.random() < 0.1)
         coded = [rng.choice(["online", "online", "qpo"]) for _ in device]
         if device[1:] and rng.random() < 0.5:
             coded[rng.randint(0, 1)] = ""
@@ -49,17 +51,33 @@ class Sessions:
     policy = "online"
 
     def __init__(self, budget: Budget, folder: str) -> None:
+        self._budget, self._folder = budget, folder
+        self._sessions: list[spillway.Session] = []
+        self._entered: list[spillway.Session] = []
+        self._squeezes = budget.squeezed
+        self._earlier = {"stored_bytes": 0, "loaded_bytes": 0}
+        self._open()
+
+    def _open(self) -> None:
+        budget, folder = self._budget, self._folder
         model = torch.nn.Module()
         host = {"host_budget": budget.host} if budget.host else {}
-        self._sessions: list[spillway.Session] = []
         for device, coded in itertools.zip_longest(budget.device, budget.coded, fillvalue=""):
             codec = {"codec": "all=lossless,mask=mask"} if coded else {}
             self._sessions.append(spillway.session(
                 model, device_budget=device, nvme=folder, nvme_budget=NVME_BUDGET, policy=coded or self.policy, **host,
                 **codec))
         self._staging_bytes = self.total("device_bytes")  # for what is encoded; counted as long as they are open
-        self._squeezes = budget.squeezed
-        self._entered: list[spillway.Session] = []
+
+    def between_programs(self) -> None:
+        """What nobody can reach caps nothing, whatever went wrong in it."""
+        if self._budget.dropped:
+            for field in self._earlier:
+                self._earlier[field] = self.total(field)
+            self._sessions.clear()
+            gc.collect()
+            torch.empty(16 << 20, dtype=torch.uint8)  # more than they had
+            self._open()
 
     def enter(self, which: int) -> None:
         session = self._sessions[which % len(self._sessions)]
@@ -76,7 +94,7 @@ class Sessions:
             session.stop()
 
     def total(self, field: str) -> int:
-        return sum(session.report()[field] for session in self._sessions)
+        return self._earlier.get(field, 0) + sum(session.report()[field] for session in self._sessions)
 
     def device_bytes(self) -> int:
         """In use by programs."""
