@@ -3,8 +3,8 @@
 """An open session takes part in the step of every torch optimizer that holds parameters of its model: torch tells of
 each step, before it and after it."""
 
+import os
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,13 +18,17 @@ _is_watching = False
 
 
 class _Arguments(tuple[Any, ...]):
-    """A step's arguments. The frame that runs the step holds them, so they end with it, however it ends; torch calls
-    no hook after a step that raised."""
+    """A step's arguments, for sessions that are not told of its end. The frame that runs the step holds them, so they end
+    with it; torch calls no hook after a step that raised."""
 
-    at_end: Callable[[], None]
+    untold: "weakref.WeakSet[Session]"
+
+    def end(self) -> None:
+        while self.untold:
+            self.untold.pop()._update_ends()
 
     def __del__(self) -> None:
-        self.at_end()
+        self.end()
 
 
 def watch(session: "Session") -> None:
@@ -35,6 +39,7 @@ def watch(session: "Session") -> None:
         _is_watching = True
         register_optimizer_step_pre_hook(_before)
         register_optimizer_step_post_hook(_after)
+        os.register_at_fork(after_in_child=_sessions.clear)  # there a session neither caps nor records
 
 
 def forget(session: "Session") -> None:
@@ -48,21 +53,16 @@ def _of(optimizer: torch.optim.Optimizer) -> "list[Session]":
 def _before(
     optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    sessions = _of(optimizer)
-    if not sessions:
+    untold = [session for session in _of(optimizer) if not session._update_begins()]
+    if not untold:
         return None
-    for session in sessions:
-        session._update_begins()
-
-    def at_end() -> None:
-        for session in sessions:
-            session._update_ends()
-
     arguments = _Arguments(args)
-    arguments.at_end = at_end
+    arguments.untold = weakref.WeakSet(untold)
     return arguments, kwargs
 
 
 def _after(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for session in _of(optimizer):
-        session._update_ends(optimizer)
+        session._has_updated(optimizer)
+    if isinstance(args, _Arguments):
+        args.end()

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training under a budget of device bytes."""
 
+import contextlib
 import os
 import warnings
 import weakref
@@ -87,17 +88,25 @@ def _owned(
         yield from model.named_buffers()
         for optimizer in optimizers:
             for state in optimizer.state.values():
-                for name, value in state.items():
+                for name, value in _named_states(state):
                     yield from ((f"optimizer state {name}", tensor) for tensor in _tensors(value))
 
     for name, tensor in named():
         yield from ((name, part) for part in _parts(tensor))
 
 
+def _named_states(state: object) -> Iterator[tuple[str, object]]:
+    """Of a parameter by name, as torch's own optimizers keep them; others may keep what is of no parameter."""
+    if isinstance(state, dict):
+        yield from state.items()
+    else:
+        yield "of no parameter", state
+
+
 def _state_count(optimizers: Iterable[torch.optim.Optimizer]) -> int:
     """How many values their states have; those of one that was loaded anew are as large."""
     return sum(len(value) if isinstance(value, list) else 1
-               for optimizer in optimizers for state in optimizer.state.values() for value in state.values())
+               for optimizer in optimizers for state in optimizer.state.values() for _, value in _named_states(state))
 
 
 def _tensors(value: object) -> Iterator[torch.Tensor]:
@@ -325,17 +334,22 @@ class Session:
         mine = {id(parameter) for parameter in self._model.parameters()}
         return any(id(parameter) in mine for group in optimizer.param_groups for parameter in group["params"])
 
-    def _update_begins(self) -> None:
-        _call(self._runtime.begin_update)
+    def _update_begins(self) -> bool:
+        """Whether nobody has to tell of its end."""
+        try:
+            return _call(self._runtime.begin_update)
+        except StateError:  # another thread has closed it meanwhile
+            return True
 
-    def _update_ends(self, optimizer: torch.optim.Optimizer | None = None) -> None:
-        """With the optimizer whose step has ended well: its state counts from now on."""
-        if self._is_closed:
-            return
-        if optimizer is not None:
+    def _has_updated(self, optimizer: torch.optim.Optimizer) -> None:
+        """Its step has ended well: its state counts from now on."""
+        if not self._is_closed:
             self._seen.add(optimizer)
             self._has_stepped = True
-            self._own()
+            with contextlib.suppress(StateError):  # as above
+                self._own()
+
+    def _update_ends(self) -> None:
         _call(self._runtime.end_update)
 
     def _version(self) -> int:

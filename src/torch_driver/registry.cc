@@ -88,8 +88,6 @@ std::int64_t Registry::own(
 /// Called with the mutex held.
 Stay Registry::stay_of(at::Tensor const& tensor, c10::StorageImpl const& storage) const {
     auto const size_bytes = static_cast<std::int64_t>(storage.nbytes());
-    c10::DataPtr const& data = storage.data_ptr();
-    bool const is_whole = data.get_deleter() == place_.free_block || is_restored(data);
     if (tensor.key_set() != plain_keys_) {
         return storage.device() == place_.device ? Stay::no_plain_tensor : Stay::other_device;
     }
@@ -105,7 +103,7 @@ Stay Registry::stay_of(at::Tensor const& tensor, c10::StorageImpl const& storage
     if (size_bytes > place_.max_value_bytes) {
         return Stay::long_for_tier;
     }
-    bool const is_ours = is_whole && device_.owns(data.get()) && stream_is_known(data.get());
+    bool const is_ours = is_own_block(storage) && stream_is_known(storage.data());
     return is_ours ? Stay::may_leave : Stay::foreign_block;
 }
 
@@ -393,11 +391,23 @@ bool Registry::is_view_of(SavedHook const& hook, at::Tensor const& tensor) const
     return away.dtype == tensor.dtype() && same(away.sizes, away.strides, away.offset);
 }
 
-/// Only our aliases refer to the storage, and nobody has resized it. Called with the mutex held.
+/// A storage's block may become another one: when it is resized, goes to shared memory, or is to be
+/// copied on a write.
+bool Registry::has_own_block(SavedValue const& entry) const {
+    return entry.storage->nbytes() == entry.storage_bytes && is_own_block(*entry.storage);
+}
+
+bool Registry::is_own_block(c10::StorageImpl const& storage) const {
+    c10::DataPtr const& data = storage.data_ptr();
+    bool const is_whole = data.get_deleter() == place_.free_block || is_restored(data);
+    return is_whole && device_.owns(data.get());
+}
+
+/// Only our aliases refer to the storage. Called with the mutex held.
 bool Registry::is_sole(SavedValue const& entry) const {
     return entry.storage != nullptr && !entry.hooks.empty() &&
-           entry.storage->nbytes() == entry.storage_bytes &&
-           references_but_an_idle_wrapper(*entry.storage) == entry.hooks.size();
+           references_but_an_idle_wrapper(*entry.storage) == entry.hooks.size() &&
+           has_own_block(entry);
 }
 
 std::vector<ValueId> Registry::newly_sole(std::size_t at_most) {
@@ -486,10 +496,11 @@ HeldBytes Registry::bytes_of(ValueId value) {
         return {};
     }
     c10::Storage storage = at->second.hooks.front()->kept_.storage();
-    if (storage.nbytes() != at->second.storage_bytes) {
+    if (!has_own_block(at->second)) {
         return {};  // resized since, as FSDP does between uses: its owner fills it again
     }
-    auto* const first = static_cast<std::byte*>(storage.mutable_data());
+    // Not `mutable_data`, which may allocate.
+    auto* const first = static_cast<std::byte*>(const_cast<void*>(storage.data()));
     // In place a block moves whole, for direct I/O; what a copy moves is what torch asked for.
     auto const count = device_.is_host() ? static_cast<std::size_t>(at->second.size_bytes)
                                          : at->second.storage_bytes;

@@ -179,6 +179,8 @@ class Registry final : public Driver {
     [[nodiscard]] Slot slot_of(Origin const& origin);
     void is_in_use(ValueId value, SavedValue& entry);
     void can_leave(SavedValue& entry);
+    [[nodiscard]] bool has_own_block(SavedValue const& entry) const;
+    [[nodiscard]] bool is_own_block(c10::StorageImpl const& storage) const;
     [[nodiscard]] bool is_sole(SavedValue const& entry) const;
     [[nodiscard]] static bool has_hook(SavedValue const& entry, SavedHook const* hook);
     void unlink_storage(ValueId value, SavedValue& entry);

@@ -9,6 +9,7 @@
 #include "tier/host_memory.h"
 #include "timeline/report_text.h"
 #include "torch_driver/forks.h"
+#include "torch_driver/optimizer_steps.h"
 #include "torch_driver/python_subclass.h"
 #include "torch_driver/torch_version.h"
 
@@ -57,6 +58,36 @@ std::int64_t size_of(std::string const& option, std::string const& text, std::in
     }
     return *size;
 }
+
+/// The steps of optimizers that are under way, one inside another (SAM's, Lookahead's): from the
+/// first one's beginning to its end.
+///
+/// Thread  any
+class Updates {
+  public:
+    void begin(Session& session, std::int64_t step) {
+        std::lock_guard const lock(mutex_);
+        if (++depth_ == 1) {
+            open_.emplace(session, step);
+        }
+    }
+    void end() {
+        std::lock_guard const lock(mutex_);
+        if (depth_ > 0 && --depth_ == 0) {
+            open_.reset();
+        }
+    }
+    void end_all() {
+        std::lock_guard const lock(mutex_);
+        depth_ = 0;
+        open_.reset();
+    }
+
+  private:
+    std::mutex mutex_;
+    int depth_ = 0;
+    std::optional<Update> open_;
+};
 
 /// Thread  any; stopped on the thread that started it
 class SessionClass final : public torch::CustomClassHolder {
@@ -122,6 +153,7 @@ class SessionClass final : public torch::CustomClassHolder {
         options.rank = rank;
         options.keep_trace = true;
         options.cap_from_open = false;
+        watch_optimizer_steps();
         try {
             session_ = Session::open(options);
         } catch (BadOption const& bad) {
@@ -177,18 +209,17 @@ class SessionClass final : public torch::CustomClassHolder {
         }
     }
 
-    /// An optimizer's step begins on this thread; a second one, inside it, changes nothing.
-    void begin_update() {
+    /// An optimizer's step begins on this thread. False: its end has to be told.
+    bool begin_update() {
         std::lock_guard const lock(mutex_);
-        std::shared_ptr<Session> const session = opened();
-        if (!update_) {
-            update_.emplace(*session, step_);
-        }
+        updates_->begin(*opened(), step_);
+        return at_end_of_step([weak = std::weak_ptr<Updates>(updates_)] {
+            if (std::shared_ptr<Updates> const updates = weak.lock()) {
+                updates->end();
+            }
+        });
     }
-    void end_update() {
-        std::lock_guard const lock(mutex_);
-        update_.reset();
-    }
+    void end_update() { updates_->end(); }
 
     std::string table() { return to_table(opened()->report()); }
     std::string json() { return to_json(opened()->report()); }
@@ -210,7 +241,7 @@ class SessionClass final : public torch::CustomClassHolder {
             "this session is entered; leave it before it is closed"
         );
         opened()->end_cap();  // torch may keep a graph whose backward failed
-        update_.reset();
+        updates_->end_all();
         entry_.reset();
         recording_.reset();
         std::lock_guard const closing(opened_mutex_);
@@ -248,7 +279,7 @@ class SessionClass final : public torch::CustomClassHolder {
     std::mutex opened_mutex_;  ///< of the next
     std::shared_ptr<Session> session_;
     std::optional<Recording> recording_;
-    std::optional<Update> update_;
+    std::shared_ptr<Updates> const updates_ = std::make_shared<Updates>();
     std::shared_ptr<int> entry_;  ///< stands for it in the list of the thread that is in it
     std::int64_t step_ = 0;
     bool steps_are_told_ = false;

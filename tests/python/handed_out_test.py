@@ -169,6 +169,48 @@ class HandedOut(same_bits.Case):
 
             self.as_plain(body)
 
+    def test_a_storage_whose_block_became_another_one(self):
+        """Odd sizes, so that the block that the session gave is longer than its tensor."""
+        size = ROWS * ROWS + 1
+
+        def resized_elsewhere(tensor: torch.Tensor) -> None:
+            def resize() -> None:
+                storage, held = tensor.untyped_storage(), tensor.detach().clone()
+                storage.resize_(0)
+                storage.resize_(held.untyped_storage().nbytes())
+                tensor.data.copy_(held)
+            thread = threading.Thread(target=resize)
+            thread.start()
+            thread.join()
+
+        def shared(tensor: torch.Tensor) -> None:
+            before = torch.multiprocessing.get_sharing_strategy()
+            torch.multiprocessing.set_sharing_strategy("file_system")
+            tensor.detach().share_memory_()
+            torch.multiprocessing.set_sharing_strategy(before)
+
+        copies = []
+        changes = {"resized": resized_elsewhere, "shared": shared,
+                   "copied on write": lambda tensor: copies.append(torch._lazy_clone(tensor.detach()))}
+        for name, change in changes.items():
+            def body(x, push_out, change=change):
+                leaves = [same_bits.noise(size, step=step).requires_grad_() for step in range(2)]
+                outs = []
+                for leaf in leaves:
+                    inner = leaf * 2
+                    outs.append(inner.sin())
+                    change(inner)
+                    del inner
+                push_out()
+                total = sum(out.square().sum() for out in outs)
+                del outs
+                push_out()
+                return same_bits.bits(torch.autograd.grad(total, leaves))
+
+            with self.subTest(name):
+                self.as_plain(body)
+                copies.clear()
+
     def test_a_storage_that_came_back_can_be_emptied(self):
         class Empties(torch.autograd.Function):
             @staticmethod

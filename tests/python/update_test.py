@@ -6,6 +6,8 @@ import copy
 import gc
 import os
 import pickle
+import threading
+import time
 import unittest
 import warnings
 from typing import Any
@@ -52,6 +54,107 @@ class Update(same_bits.Case):
         report = session.report()
         self.assertGreater(report["device_peak_bytes"], 24 << 20)
         self.assertGreater(report["device_peak_by_phase"]["update"], 24 << 20)
+
+    def test_a_step_that_raised_caps_nothing_whoever_keeps_its_error(self):
+        kept = []
+
+        def fails() -> None:
+            net = model(1)
+            session = self.open(net, "20MiB")
+            with session:
+                loss = loss_of(net)
+            loss.backward()
+
+            def closure() -> float:
+                self.assertFalse(fits(), "the step itself is capped")
+                raise ValueError("planned")
+
+            try:
+                torch.optim.SGD(net.parameters(), lr=0.1).step(closure)
+            except ValueError as error:
+                kept.append(error)
+
+        fails()
+        self.assertTrue(fits())
+
+    def test_an_optimizer_inside_an_optimizer(self):
+        net = model(1)
+        inner = torch.optim.SGD(net.parameters(), lr=0.1)
+        capped = []
+
+        class Outer(torch.optim.Optimizer):
+            def __init__(self, parameters: Any) -> None:
+                super().__init__(parameters, {"lr": 0.1})
+
+            def step(self, closure: Any = None) -> None:
+                capped.append(not fits())
+                inner.step()
+                capped.append(not fits())
+
+        session = self.open(net, "20MiB")
+        outer = Outer(net.parameters())
+        with session:
+            loss = loss_of(net)
+        loss.backward()
+        del loss
+        outer.step()
+        self.assertEqual(capped, [True, True])
+        self.assertTrue(fits())
+
+    def test_state_that_is_of_no_parameter(self):
+        for value in (torch.tensor([0]), 1, [torch.zeros(2)]):
+            class Counts(torch.optim.SGD):
+                def step(self, closure: Any = None, value: Any = value) -> None:
+                    self.state["k"] = value
+                    super().step()
+
+            net = model(1)
+            session = self.open(net, "64MiB")
+            self.train(net, Counts(net.parameters(), lr=0.1), session)
+            session.close()
+
+    def test_a_fork_steps_its_own_copy(self):
+        net = model(1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        session = self.open(net, "64MiB")
+
+        def fork() -> int:
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    optimizer.zero_grad()
+                    loss_of(net).backward()
+                    optimizer.step()
+                    status = 0
+                finally:
+                    os._exit(status)
+            return os.waitpid(child, 0)[1]
+
+        with session:
+            loss_of(net).backward()
+            self.assertEqual(fork(), 0)
+        self.assertEqual(fork(), 0)
+        optimizer.step()
+
+    def test_a_session_that_is_closed_while_others_step(self):
+        net = model(1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        loss_of(net).backward()
+        ends = time.monotonic() + 1.5
+
+        def closes() -> None:
+            while time.monotonic() < ends:
+                spillway.session(net, device_budget="64MiB", nvme=self.folder).close()
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            thread = threading.Thread(target=closes)
+            thread.start()
+            while thread.is_alive():
+                optimizer.step()
+            thread.join()
+        self.assertTrue(fits())
 
     def test_the_bits_are_plain_trainings(self):
         for make in (lambda p: torch.optim.AdamW(p), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
