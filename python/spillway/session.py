@@ -177,6 +177,8 @@ class Session:
 
     Raises OptionError or BudgetError for what cannot be."""
 
+    _is_closed = True  # until it is open
+
     def __init__(
         self,
         model: torch.nn.Module,
@@ -192,7 +194,6 @@ class Session:
         nonfinite: str = "keep",
         min_tensor_bytes: int | str | None = None,
     ) -> None:
-        self._is_closed = True  # until it is open
         self._model = model
         several = optimizer if isinstance(optimizer, Iterable) else [optimizer]
         self._optimizers = [each for each in several if each is not None]
@@ -291,6 +292,10 @@ class Session:
     def timeline(self, file: str | os.PathLike[str]) -> None:
         """Writes the last steps as JSON that Perfetto and chrome://tracing open: stalls, copies, NVMe, phases."""
         _call(self._runtime.write_trace, os.fspath(file))
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "entered" if self._is_entered else "open"
+        return f"<spillway session of a {type(self._model).__name__} on {self._device}, {state}>"
 
     def __enter__(self) -> "Session":
         self.start()

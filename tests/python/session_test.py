@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 
 import spillway
 import torch
@@ -293,6 +294,22 @@ class Refusals(Train):
             self.open(model(), "1MiB")
         except spillway.BudgetError:  # which keeps the frame of that call
             self.assertEqual(self.trained(model()), self.plain)
+
+    def test_words_that_are_no_options(self):
+        with unittest.mock.patch("sys.unraisablehook") as unraisable:
+            with self.assertRaisesRegex(TypeError, "offload"):
+                spillway.session(torch.nn.Linear(2, 2), device_budget="8MiB", offload=True)
+            with self.assertRaises(TypeError):
+                spillway.session(torch.nn.Linear(2, 2), "8MiB")
+        unraisable.assert_not_called()
+
+    def test_a_session_prints_what_it_is(self):
+        session = self.open(torch.nn.Linear(2, 2), "8MiB")
+        self.assertEqual(repr(session), "<spillway session of a Linear on cpu, open>")
+        with session:
+            self.assertIn("entered", repr(session))
+        session.close()
+        self.assertIn("closed", repr(session))
 
     def test_a_model_that_was_moved(self):
         net = model()
