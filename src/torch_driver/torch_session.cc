@@ -85,6 +85,9 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     MoverOptions mover_options
 ) {
     refuse_another_torch(built_torch_version());
+    // Looks for Python here: where there is none, the C library keeps an error for the thread that
+    // looked, and threads of devices never end.
+    (void)holds_python_lock();
     std::optional<CodecTable> const codecs = codecs_of(options);
     LoopOptions loop;
     loop.executor = {
