@@ -112,11 +112,11 @@ class Hangs(unittest.TestCase):
                    "        return ordinary(programs, budget, scratch, tally, tell)\n"
                    "    tell(25)\n"
                    "    two_threads_that_wait_for_each_other()\n"
-                   "run.run_batch, run.HANGS_AFTER_S = planted, 5\n"
+                   "run.run_batch, run.HANGS_AFTER_S = planted, 15\n"
                    f"print(run.run_all(0, 28, 1, {os.environ['SPILLWAY_BINARY_DIR']!r} + '/scratch', 0.0))\n")
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
-        self.assertIn("failed={25: 'nothing happened for 5 s'}", done.stdout, done.stderr)
-        self.assertIn("seed 25: nothing happened for 5 s; it stands at", done.stdout)
+        self.assertIn("failed={25: 'nothing happened for 15 s'}", done.stdout, done.stderr)
+        self.assertIn("seed 25: nothing happened for 15 s; it stands at", done.stdout)
         self.assertEqual(done.stderr.lower().count("thread 0x"), 2, done.stderr)
         self.assertIn("in two_threads_that_wait_for_each_other", done.stderr)
         self.assertIn("programs=27", done.stdout, "those behind it run in another process")
