@@ -11,6 +11,7 @@
 #include "torch_driver/written_in_place.h"
 
 #include <ATen/SequenceNumber.h>
+#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <c10/util/Type.h>
 #include <torch/csrc/autograd/function.h>
@@ -108,6 +109,7 @@ at::Tensor SavedHook::call_unpack_hook() {
             "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
             "This is not supported, please use out-of-place `.detach()` instead"
         );
+        check_gradient_wanted(original);
         if (is_another_now(original)) {
             return original;
         }
@@ -144,6 +146,19 @@ at::Tensor SavedHook::hand_out(at::Tensor tensor, bool is_of_torch) {
         out = handed_out_.compare_exchange_strong(out, fresh) ? fresh : out;
     }
     return out->make(tensor, is_wrapped_);
+}
+
+void SavedHook::check_gradient_wanted(at::Tensor const& original) const {
+    bool const is_recorded =
+        at::GradMode::is_enabled() && torch::autograd::get_current_node() != nullptr;
+    TORCH_CHECK(
+        is_wrapped_ || !original.requires_grad() || !is_recorded,
+        "a tensor of shape ",
+        original.sizes(),
+        " was set to require a gradient after an operator saved it. With create_graph=True its "
+        "gradient would lack what this backward computes, as under any saved-tensor hooks: call "
+        "requires_grad_() before the tensor is first used in the session"
+    );
 }
 
 bool SavedHook::is_another_now(at::Tensor const& original) const {

@@ -76,6 +76,9 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
 
     /// Raises what plain autograd raises for a tensor that was written in place.
     void check_version() const;
+    /// Torch keeps `requires_grad` as it was at the save, so a recorded backward would lose the
+    /// gradient of an input that wants one only since: raises.
+    void check_gradient_wanted(at::Tensor const& original) const;
     /// The saved variable was given another storage or view since (`x.data = y`), as FSDP does
     /// with parameters; plain autograd sees that one.
     [[nodiscard]] bool is_another_now(at::Tensor const& original) const;

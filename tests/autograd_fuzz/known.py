@@ -10,6 +10,7 @@ WRITTEN = "one of the variables needed for gradient computation has been modifie
 BASE_WRITTEN = "is a view and its base or another view of its base has been modified inplace"
 DETACHED = ("Trying to use a saved tensor that has been detached in-place",
             "none of output has requires_grad=True")
+WANTS_GRADIENT_SINCE = "was set to require a gradient after an operator saved it"
 RECOMPUTED_OTHERWISE = "torch.utils.checkpoint: A different number of tensors was saved"
 _TENSOR = re.compile(r"inplace operation: \[.*?\](?=,? (?:which|is at))(?:, which is output \d+ of [^,]*,)?")
 Event = tuple[object, ...]
@@ -28,6 +29,8 @@ def known(plain: Event, other: Event) -> str:
         return "detached_in_place"  # the tensor is gone, and nothing else knows: Spillway goes on
     if BASE_WRITTEN in right and not left:
         return "saved_view_of_a_written_base"  # under any hooks torch asks for its node, which there is none
+    if WANTS_GRADIENT_SINCE in right and not left:
+        return "requires_grad_after_the_save"  # a node's metadata is that of the save: Spillway stops
     if not left or not right:
         return ""  # only one of them refuses
     if BASE_WRITTEN in right or (WRITTEN in right and (BASE_WRITTEN in left or "INTERNAL ASSERT" in left)):

@@ -37,7 +37,15 @@ def tensor(value: Tensor | None) -> tuple[object, ...]:
     strided = value.layout == torch.strided
     where = (tuple(value.stride()), value.storage_offset()) if strided else ()
     return (str(value.dtype), tuple(value.shape), where, value.requires_grad, value.is_leaf, node,
-            "inference" if value.is_inference() else value._version, bits(value))
+            version(value), bits(value))
+
+
+def version(value: Tensor) -> int | str:
+    """Of what an inference tensor was given to by `.data =`, torch has none, though it is none itself."""
+    try:
+        return "inference" if value.is_inference() else value._version
+    except RuntimeError as untracked:
+        return str(untracked)
 
 
 def gradient(value: Tensor) -> tuple[object, ...]:

@@ -100,6 +100,17 @@ def gradient_penalty(s: Subject) -> Any:
     return loss, [p.grad for p in net.parameters()]
 
 
+@case("6.8", moves=False)
+def requires_grad_since_the_save(s: Subject) -> Any:
+    """an input is set to require a gradient after an operator saved it, and a gradient of a gradient asked for"""
+    x, w = s.tensor(), s.leaf()
+    out = s.run(lambda w: (x * w).exp(), w)
+    x.requires_grad_()
+    (grad,) = torch.autograd.grad(out.sum(), w, create_graph=True)
+    (grad.square().sum() + (x * 0).sum()).backward()
+    return w.grad, x.grad
+
+
 @case("6.8")
 def third_order(s: Subject) -> Any:
     """three levels of gradients"""
