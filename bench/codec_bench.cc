@@ -6,7 +6,7 @@
 // bench/codec.py makes ratios of them.
 #include "base/units.h"
 #include "codec/codec.h"
-#include "mover/arena.h"
+#include "memory/arena.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -5,7 +5,7 @@
 // public calls of the NVMe tier, checksums on. Prints one JSON object; bench/nvme.py compares it
 // with fio.
 #include "base/units.h"
-#include "mover/arena.h"
+#include "memory/arena.h"
 #include "tier/nvme_tier.h"
 
 #include <fmt/format.h>

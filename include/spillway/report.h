@@ -4,5 +4,5 @@
 // What a session did, in numbers, as a table and as JSON; struct and texts are timeline's.
 #pragma once
 
-#include "timeline/report.h"
-#include "timeline/report_text.h"
+#include "report/report.h"
+#include "report/report_text.h"

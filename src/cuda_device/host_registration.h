@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/result.h"
-#include "tier/host_memory.h"
+#include "memory/host_memory.h"
 
 namespace spillway {
 

@@ -64,8 +64,7 @@ void Mover::Impl::set_code(BlockId block, BlockCode const& code) {
     auto const room = rooms_.find(block);
     SPILLWAY_ASSERT(room != rooms_.end(), "a block is reserved before it is used");
     SPILLWAY_ASSERT(!room->second.coded, "a block is encoded once");
-    bool const is_taken = device_->is_host() || device_->codes(code.encoding.codec);
-    SPILLWAY_ASSERT(is_taken, "a device takes the codec that it is asked for");
+    SPILLWAY_ASSERT(codes(code.encoding.codec), "a device takes the codec that it is asked for");
     bool const fits = room->second.bytes.size_bytes() <= most_coded_bytes();
     SPILLWAY_ASSERT(fits, "a coded block fits half of its staging");
     room->second.coded = Coded{code};

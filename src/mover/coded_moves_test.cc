@@ -3,7 +3,7 @@
 
 // The mover's encodes and decodes, by hand-made commands on real tiers that go wrong when told.
 #include "base/units.h"
-#include "mover/cpu_device.h"
+#include "memory/cpu_device.h"
 #include "mover/mover.h"
 #include "tier/faulty_tier.h"
 #include "tier/host_tier.h"

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "codec/codec.h"
-#include "tier/extent_pool.h"
-#include "tier/host_memory.h"
+#include "memory/extent_pool.h"
+#include "memory/host_memory.h"
 #include "tier/slot_table.h"
 
 #include <array>

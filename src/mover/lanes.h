@@ -10,7 +10,7 @@
 #include "base/place.h"
 #include "base/result.h"
 #include "executor/command.h"
-#include "mover/held_bytes.h"
+#include "memory/held_bytes.h"
 #include "tier/slot_table.h"
 
 #include <array>

@@ -153,6 +153,10 @@ HostMemory const& Mover::staging() const {
 HostMemory const& Mover::coded_staging() const {
     return impl_->coded_staging();
 }
+bool Mover::codes(Codec const& codec) const {
+    return impl_->codes(codec);
+}
+
 std::int64_t Mover::most_coded_bytes() const {
     return impl_->most_coded_bytes();
 }

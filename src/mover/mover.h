@@ -9,10 +9,11 @@
 #include "base/ids.h"
 #include "base/place.h"
 #include "base/result.h"
+#include "memory/device.h"
+#include "memory/held_bytes.h"
+#include "memory/host_memory.h"
 #include "mover/coding.h"
-#include "mover/device.h"
-#include "mover/held_bytes.h"
-#include "tier/host_memory.h"
+#include "mover/device_coder.h"
 #include "tier/tier.h"
 
 #include <chrono>
@@ -61,6 +62,8 @@ struct MoverOptions {
     /// that return. Empty: nothing can be encoded. Where the host does not reach the device the
     /// mover takes as much of that.
     HostMemory coded = {};
+    /// Encodes and decodes where the host does not reach the device; null: nothing does there.
+    std::shared_ptr<DeviceCoder> coder = nullptr;
     /// The share of the cores that encode and decode; 0: whoever starts a command does.
     int codec_threads = 1;
     /// Completions tell from when to when, and stalls of streams are kept. Costs two looks at a
@@ -149,7 +152,7 @@ class Mover {
     /// Encodes the first bytes of `from`, as many as the encoding has, for the room of `block`.
     /// From here on the block is a coded one: its store stores the coded bytes, which may be fewer
     /// than the room, and its loads load them, for a decode; both are given no bytes of the device.
-    /// Where the host does not reach the device, with a codec that the device takes.
+    /// Where the host does not reach the device, with a codec that its coder takes.
     ///
     /// Order   once a block, before its store, which names `fence`; `from` as with `store`
     /// Fails   through its completion: Errc::unsupported, what the codec cannot hold. The store
@@ -168,6 +171,8 @@ class Mover {
     /// Fails   through its completion: Errc::corrupt, naming the tier; the load's own error
     void decode(CommandId fence, BlockId block, HeldBytes to, std::span<CommandId const> after);
 
+    /// Whether blocks can be encoded by this codec.
+    [[nodiscard]] bool codes(Codec const& codec) const;
     /// The longest coded block; 0: nothing can be encoded.
     [[nodiscard]] std::int64_t most_coded_bytes() const;
     /// By label and codec, in order of first use.

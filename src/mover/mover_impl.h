@@ -6,9 +6,9 @@
 #pragma once
 
 #include "base/assert.h"
+#include "memory/extent_pool.h"
 #include "mover/lanes.h"
 #include "mover/mover.h"
-#include "tier/extent_pool.h"
 
 #include <unistd.h>
 
@@ -71,6 +71,9 @@ class Mover::Impl {
     HostMemory const& staging() const { return options_.staging; }
     HostMemory const& coded_staging() const { return options_.coded; }
     std::int64_t most_coded_bytes() const;
+    bool codes(Codec const& codec) const {
+        return device_->is_host() || (options_.coder != nullptr && options_.coder->codes(codec));
+    }
     std::vector<CodingCounters> coding_counters() const {
         std::lock_guard const lock(guard_);
         return tally_.all();

@@ -5,7 +5,7 @@
 #include "mover/mover.h"
 
 #include "base/units.h"
-#include "mover/cpu_device.h"
+#include "memory/cpu_device.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 // The mover on real tiers with threads of their own: many threads give commands at once, and the
 // bytes come back.
 #include "base/units.h"
-#include "mover/cpu_device.h"
+#include "memory/cpu_device.h"
 #include "mover/mover.h"
 #include "tier/host_tier.h"
 #include "tier/memory_tier.h"

@@ -18,15 +18,15 @@ namespace spillway {
 /// the one that it is allocated on waits for that once.
 void* Mover::Impl::memory_for_coding() {
     SPILLWAY_ASSERT(device_ != nullptr, "a mover has a device");
-    if (device_->is_host() || options_.coded.bytes().empty()) {
+    if (options_.coder == nullptr || options_.coded.bytes().empty()) {
         return nullptr;
     }
-    StreamId const own = device_->encode_stream();
+    StreamId const own = options_.coder->encode_stream();
     void* const memory = device_->try_allocate(std::ssize(options_.coded.bytes()), own);
     if (memory != nullptr) {
         StreamEventRef const there = device_->record(own);
         device_->wait(device_->copy_in_stream(), there);
-        device_->wait(device_->decode_stream(), there);
+        device_->wait(options_.coder->decode_stream(), there);
     }
     return memory;
 }
@@ -43,7 +43,7 @@ std::int64_t Mover::Impl::most_coded_bytes() const {
 
 void Mover::Impl::enqueue_encode(Move& move) {
     Coded const& coded = *rooms_.at(move.block).coded;
-    StreamId const stream = device_->encode_stream();
+    StreamId const stream = options_.coder->encode_stream();
     for (StreamEventRef const& position : move.ready) {
         device_->wait(stream, position);
     }
@@ -52,7 +52,7 @@ void Mover::Impl::enqueue_encode(Move& move) {
         "an encoding is of its value's bytes"
     );
     move.begun = device_->record(stream);
-    Result<void> enqueued = device_->encode(
+    Result<void> enqueued = options_.coder->encode(
         coded.code.encoding,
         move.device.bytes.data(),
         coded_staging_.on_device(coded.beside),
@@ -152,7 +152,7 @@ void Mover::Impl::enqueue_decode(Move& move) {
     );
     std::byte* const there = coded_staging_.on_device(from);
     StreamId const copy_in = device_->copy_in_stream();
-    StreamId const stream = device_->decode_stream();
+    StreamId const stream = options_.coder->decode_stream();
     move.begun = device_->record(copy_in);
     Result<void> enqueued = device_->copy(there, from.data(), std::ssize(from), copy_in);
     move.half_ended = device_->record(copy_in);
@@ -164,7 +164,7 @@ void Mover::Impl::enqueue_decode(Move& move) {
     }
     move.half_begun = device_->record(stream);
     if (enqueued.ok()) {
-        enqueued = device_->decode(encoding, there, move.device.bytes.data(), stream);
+        enqueued = options_.coder->decode(encoding, there, move.device.bytes.data(), stream);
     }
     is_on_its_way(move, stream, enqueued);
     if (!keeps(Rule::coded_room_outlives_the_decode)) {

@@ -6,8 +6,8 @@
 
 #include "base/result.h"
 #include "policy/qpo.h"
+#include "report/report.h"
 #include "session/save_rule.h"
-#include "timeline/report.h"
 
 #include <array>
 #include <cstdint>

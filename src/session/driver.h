@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/ids.h"
-#include "mover/held_bytes.h"
+#include "memory/held_bytes.h"
 
 #include <cstddef>
 #include <cstdint>

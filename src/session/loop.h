@@ -7,15 +7,15 @@
 
 #include "base/result.h"
 #include "executor/executor.h"
-#include "mover/device.h"
+#include "memory/device.h"
 #include "mover/mover.h"
+#include "report/report.h"
 #include "session/backlog.h"
 #include "session/driver.h"
 #include "session/flight_recorder.h"
 #include "session/journey.h"
 #include "session/saved_as.h"
 #include "session/trace_recorder.h"
-#include "timeline/report.h"
 
 #include <unistd.h>
 

@@ -53,8 +53,8 @@ SavedAs Loop::possible(SavedAs const& asked, std::int64_t size_bytes) const {
     }
     std::int64_t const away = away_bytes(asked);
     bool const is_fewer = away < size_bytes || asked.encoding->codec.kind == CodecKind::lossless;
-    bool const is_coded_here = device_->is_host() || device_->codes(asked.encoding->codec);
-    bool const is_possible = away > 0 && is_coded_here && away <= mover_->most_coded_bytes() &&
+    bool const is_possible = away > 0 && mover_->codes(asked.encoding->codec) &&
+                             away <= mover_->most_coded_bytes() &&
                              device_->rounded(asked.encoding->raw_bytes()) == size_bytes;
     SavedAs as = asked;
     if (!is_fewer || !is_possible) {

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/units.h"
-#include "mover/cpu_device.h"
+#include "memory/cpu_device.h"
 #include "session/loop.h"
 #include "tier/faulty_tier.h"
 #include "tier/memory_tier.h"

@@ -4,7 +4,7 @@
 #include "session/trace_recorder.h"
 
 #include "base/log.h"
-#include "timeline/chrome_trace.h"
+#include "report/chrome_trace.h"
 
 #include <iterator>
 #include <utility>

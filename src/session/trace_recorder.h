@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/place.h"
-#include "timeline/report.h"
+#include "report/report.h"
 #include "timeline/timeline.h"
 
 #include <cstddef>

@@ -5,8 +5,8 @@
 // Copies run on a thread of the tier's own, so that it behaves as asynchronously as others do.
 #pragma once
 
-#include "tier/extent_pool.h"
-#include "tier/host_memory.h"
+#include "memory/extent_pool.h"
+#include "memory/host_memory.h"
 #include "tier/slot_table.h"
 #include "tier/tier.h"
 

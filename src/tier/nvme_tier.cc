@@ -5,9 +5,9 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "memory/extent_pool.h"
 #include "tier/block_file.h"
 #include "tier/checksum.h"
-#include "tier/extent_pool.h"
 #include "tier/nvme_probe.h"
 #include "tier/pread_pool.h"
 #include "tier/slot_table.h"

@@ -3,7 +3,7 @@
 
 #include "torch_driver/allocator.h"
 
-#include "mover/arena.h"
+#include "memory/arena.h"
 #include "spillway/session.h"
 #include "torch_driver/c10_device.h"
 #include "torch_driver/device_allocator.h"

@@ -311,6 +311,16 @@ Result<void> C10Device::copy(void* to, void const* from, std::int64_t size_bytes
     }
 }
 
+Result<void> C10Device::encode(
+    Encoding const&, void const* /*raw*/, void* /*coded*/, std::uint64_t /*seed*/, StreamId
+) {
+    return Error{Errc::unsupported, "this device encodes nothing", where_.str()};
+}
+
+Result<void> C10Device::decode(Encoding const&, void const* /*coded*/, void* /*raw*/, StreamId) {
+    return Error{Errc::unsupported, "this device decodes nothing", where_.str()};
+}
+
 Result<std::shared_ptr<C10Device>> open_c10_device(
     std::string const& name, std::int64_t limit_bytes
 ) {

@@ -6,8 +6,9 @@
 #pragma once
 
 #include "base/result.h"
-#include "mover/device.h"
-#include "tier/host_memory.h"
+#include "memory/device.h"
+#include "memory/host_memory.h"
+#include "mover/device_coder.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Device.h>
@@ -27,7 +28,7 @@ namespace spillway {
 
 /// Bytes are those of torch's own allocator, which all threads of the process share: every
 /// allocation on the device counts, and the limit holds for their sum.
-class C10Device : public Device {
+class C10Device : public Device, public DeviceCoder {
   public:
     /// `allocator` gives the bytes and tells its statistics; it stands behind ours, if that is
     /// installed. `limit_bytes` 0: none.
@@ -77,6 +78,7 @@ class C10Device : public Device {
     [[nodiscard]] StreamId stream_of(void const* block) const override;
     [[nodiscard]] StreamId copy_out_stream() const override { return id_of(copy_out_); }
     [[nodiscard]] StreamId copy_in_stream() const override { return id_of(copy_in_); }
+    [[nodiscard]] bool codes(Codec const&) const override { return false; }
     [[nodiscard]] StreamId encode_stream() const override { return id_of(encode_); }
     [[nodiscard]] StreamId decode_stream() const override { return id_of(decode_); }
     [[nodiscard]] StreamEventRef record(StreamId stream) override;
@@ -88,6 +90,12 @@ class C10Device : public Device {
         const override;
     [[nodiscard]] Result<void> copy(
         void* to, void const* from, std::int64_t size_bytes, StreamId stream
+    ) override;
+    [[nodiscard]] Result<void> encode(
+        Encoding const& encoding, void const* raw, void* coded, std::uint64_t seed, StreamId stream
+    ) override;
+    [[nodiscard]] Result<void> decode(
+        Encoding const& encoding, void const* coded, void* raw, StreamId stream
     ) override;
 
   protected:

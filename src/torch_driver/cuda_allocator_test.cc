@@ -4,7 +4,7 @@
 // The allocator in front of torch's CUDA allocator, with a made-up one behind it.
 #include "torch_driver/cuda_allocator.h"
 
-#include "mover/cpu_device.h"
+#include "memory/cpu_device.h"
 #include "torch_driver/cuda_forwarding.h"
 #include "torch_driver/restored_block.h"
 

@@ -5,7 +5,7 @@
 // its blocks count here and there.
 #pragma once
 
-#include "mover/cpu_device.h"
+#include "memory/cpu_device.h"
 #include "torch_driver/c10_device.h"
 
 #include <atomic>

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/ids.h"
-#include "mover/device.h"
+#include "memory/device.h"
 #include "session/driver.h"
 #include "torch_driver/save_log.h"
 #include "torch_driver/saved_hook.h"

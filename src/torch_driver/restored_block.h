@@ -4,7 +4,7 @@
 // Device bytes that came back, as a storage of torch's holds them.
 #pragma once
 
-#include "mover/device.h"
+#include "memory/device.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/Stream.h>

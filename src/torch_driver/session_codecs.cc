@@ -112,10 +112,12 @@ std::optional<CodecTable> codecs_of(SessionOptions const& options) {
     return table;
 }
 
-void check_codecs(SessionOptions const& options, CodecTable const& table, Device const& device) {
+void check_codecs(
+    SessionOptions const& options, CodecTable const& table, SessionDevice const& device
+) {
     for (Codec const& codec : table) {
         bool const is_used = codec.kind != CodecKind::identity;
-        if (is_used && !device.is_host() && !device.codes(codec)) {
+        if (is_used && device.coder != nullptr && !device.coder->codes(codec)) {
             std::string const why = options.device + " has no kernels for " + to_text(codec);
             throw options.codecs.empty()
                 ? BadOption("policy", "'" + options.policy + "' cannot be: " + why)

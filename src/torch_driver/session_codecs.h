@@ -5,11 +5,10 @@
 #pragma once
 
 #include "executor/executor.h"
-#include "mover/device.h"
+#include "memory/host_memory.h"
 #include "session/codec_rule.h"
 #include "session/loop.h"
 #include "spillway/session.h"
-#include "tier/host_memory.h"
 #include "torch_driver/session_device.h"
 
 #include <memory>
@@ -24,7 +23,9 @@ namespace spillway {
 [[nodiscard]] std::optional<CodecTable> codecs_of(SessionOptions const& options);
 
 /// Throws  BadOption: one of them that `device` does not take
-void check_codecs(SessionOptions const& options, CodecTable const& table, Device const& device);
+void check_codecs(
+    SessionOptions const& options, CodecTable const& table, SessionDevice const& device
+);
 
 /// The chooser that carries `options.policy` out.
 ///

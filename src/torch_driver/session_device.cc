@@ -5,7 +5,7 @@
 
 #include "base/units.h"
 #include "executor/executor.h"
-#include "mover/cpu_device.h"
+#include "memory/cpu_device.h"
 #include "tier/host_tier.h"
 #include "tier/nvme_tier.h"
 #include "tier/rate_limited_tier.h"
@@ -45,9 +45,11 @@ SessionDevice open_session_device(SessionOptions const& options) {
         std::shared_ptr<CpuDevice> device = value_or_throw(
             CpuDevice::open({.limit_bytes = options.device_budget_bytes}), "device_budget_bytes"
         );
-        return {std::move(device), {.free_block = &free_block}, [](std::int64_t size_bytes) {
-                    return map_host_memory(size_bytes);
-                }};
+        return {
+            .device = std::move(device),
+            .coder = nullptr,
+            .place = {.free_block = &free_block},
+            .host_memory = [](std::int64_t size_bytes) { return map_host_memory(size_bytes); }};
     }
     std::shared_ptr<C10Device> device =
         value_or_throw(open_c10_device(options.device, options.device_budget_bytes), "device");
@@ -55,7 +57,7 @@ SessionDevice open_session_device(SessionOptions const& options) {
     auto host_memory = [device](std::int64_t size_bytes) {
         return device->host_memory(size_bytes);
     };
-    return {device, place, host_memory, device->take_pool_limit()};
+    return {device, device, place, host_memory, device->take_pool_limit()};
 }
 
 std::unique_ptr<Tier> open_host(SessionOptions const& options, SessionDevice const& device) {

@@ -4,9 +4,10 @@
 // The device of a session, as the runtime and as torch see it, and memory and tiers beside it.
 #pragma once
 
-#include "mover/device.h"
+#include "memory/device.h"
+#include "memory/host_memory.h"
+#include "mover/device_coder.h"
 #include "spillway/session.h"
-#include "tier/host_memory.h"
 #include "tier/tier.h"
 
 #include <c10/core/Allocator.h>
@@ -27,7 +28,8 @@ struct TorchPlace {
 };
 
 struct SessionDevice {
-    std::shared_ptr<Device> device;  ///< shared by the loop, the mover and the allocator
+    std::shared_ptr<Device> device;      ///< shared by the loop, the mover and the allocator
+    std::shared_ptr<DeviceCoder> coder;  ///< null: the host encodes and decodes
     TorchPlace place;
     /// Memory that the device copies to and from.
     std::function<Result<HostMemory>(std::int64_t size_bytes)> host_memory;

@@ -5,9 +5,9 @@
 // so one binary serves every Python that this torch supports. python/spillway wraps it.
 
 #include "base/units.h"
+#include "memory/host_memory.h"
+#include "report/report_text.h"
 #include "spillway/session.h"
-#include "tier/host_memory.h"
-#include "timeline/report_text.h"
 #include "torch_driver/forks.h"
 #include "torch_driver/optimizer_steps.h"
 #include "torch_driver/python_subclass.h"

@@ -69,7 +69,7 @@ std::shared_ptr<TorchSession> TorchSession::open(SessionOptions const& options) 
     std::optional<CodecTable> const codecs = codecs_of(options);  // refused before all is opened
     SessionDevice device = open_session_device(options);
     if (codecs) {
-        check_codecs(options, *codecs, *device.device);
+        check_codecs(options, *codecs, device);
     }
     std::unique_ptr<Tier> host = open_host(options, device);
     std::unique_ptr<Tier> nvme = open_nvme(options);
@@ -108,12 +108,13 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
         );
     }
     if (codecs) {
-        check_codecs(options, *codecs, *device.device);
+        check_codecs(options, *codecs, device);
         if (mover_options.coded.bytes().empty()) {
             mover_options.coded = open_coded_staging(options, device);
         }
     }
     std::int64_t const coded_bytes = std::ssize(mover_options.coded.bytes());
+    mover_options.coder = device.coder;
     mover_options.measure = options.keep_trace || !options.trace_file.empty();
     if (nvme != nullptr && !device.device->is_host()) {
         loop.executor.nvme_value_bytes = std::ssize(mover_options.staging.bytes());

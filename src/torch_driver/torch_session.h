@@ -5,7 +5,7 @@
 // and graph tasks. Owned by the public Session, by recordings and by every saved tensor.
 #pragma once
 
-#include "mover/device.h"
+#include "memory/device.h"
 #include "session/codec_rule.h"
 #include "session/loop.h"
 #include "spillway/session.h"

@@ -3,8 +3,8 @@
 
 // The suite on the tiers that live in memory.
 #include "base/units.h"
+#include "memory/host_memory.h"
 #include "tier/faulty_tier.h"
-#include "tier/host_memory.h"
 #include "tier/host_tier.h"
 #include "tier/memory_tier.h"
 #include "tier/rate_limited_tier.h"

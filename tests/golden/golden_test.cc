@@ -9,8 +9,8 @@
 #include "executor/event_log.h"
 #include "machine/machine.h"
 #include "plan/plan.h"
-#include "timeline/chrome_trace.h"
-#include "timeline/report_text.h"
+#include "report/chrome_trace.h"
+#include "report/report_text.h"
 #include "timeline/timeline.h"
 #include "trace/trace.h"
 

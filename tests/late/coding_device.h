@@ -145,6 +145,7 @@ inline CodedRig open_coded(
     );
     SessionDevice opened{
         device,
+        device,
         {.device = where, .free_block = device->deleter()},
         [device](std::int64_t size_bytes) { return device->host_memory(size_bytes); }};
     MoverOptions mover = mover_options(own_thread);

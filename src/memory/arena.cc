@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mover/arena.h"
+#include "memory/arena.h"
 
 #include "base/units.h"
-#include "mover/arena_registry.h"
+#include "memory/arena_registry.h"
 
 #include <sys/mman.h>
 

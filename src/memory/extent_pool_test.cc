@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tier/extent_pool.h"
+#include "memory/extent_pool.h"
 
 #include <gtest/gtest.h>
 

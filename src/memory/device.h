@@ -7,7 +7,6 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "codec/codec.h"
 
 #include <cstdint>
 #include <memory>
@@ -109,36 +108,6 @@ class Device {
     [[nodiscard]] virtual Result<void> copy(
         void* to, void const* from, std::int64_t size_bytes, StreamId stream
     ) = 0;
-
-    // Of a device whose memory the host does not reach, and that encodes and decodes itself.
-
-    /// Whether `encode` and `decode` take this codec.
-    [[nodiscard]] virtual bool codes(Codec const&) const { return false; }
-    [[nodiscard]] virtual StreamId encode_stream() const { return copy_out_stream(); }
-    [[nodiscard]] virtual StreamId decode_stream() const { return copy_in_stream(); }
-
-    /// Enqueues an encode on `stream`. `coded` becomes the block but for its header (layout.h), in
-    /// whose first 8 bytes is then kNoneRefused, or the index of the first element that the codec
-    /// cannot give back.
-    ///
-    /// Order, Fails   as `copy`; `raw` is `encoding.raw_bytes()`, `coded` `encoded_bytes`
-    [[nodiscard]] virtual Result<void> encode(
-        Encoding const& /*encoding*/,
-        void const* /*raw*/,
-        void* /*coded*/,
-        std::uint64_t /*seed*/,
-        StreamId /*stream*/
-    ) {
-        return Error{Errc::unsupported, "this device encodes nothing", ""};
-    }
-    /// Enqueues a decode; any bytes decode to something.
-    ///
-    /// Order, Fails   as `encode`
-    [[nodiscard]] virtual Result<void> decode(
-        Encoding const& /*encoding*/, void const* /*coded*/, void* /*raw*/, StreamId /*stream*/
-    ) {
-        return Error{Errc::unsupported, "this device decodes nothing", ""};
-    }
 };
 
 }  // namespace spillway

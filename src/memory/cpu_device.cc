@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mover/cpu_device.h"
+#include "memory/cpu_device.h"
 
 #include <algorithm>
 #include <cstring>

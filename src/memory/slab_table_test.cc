@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mover/slab_table.h"
+#include "memory/slab_table.h"
 
 #include <gtest/gtest.h>
 

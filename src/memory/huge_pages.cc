@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mover/huge_pages.h"
+#include "memory/huge_pages.h"
 
 #include "base/log.h"
 #include "base/units.h"

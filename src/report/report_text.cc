@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "timeline/report_text.h"
+#include "report/report_text.h"
 
 #include "base/json_view.h"
 #include "base/units.h"

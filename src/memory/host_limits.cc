@@ -3,7 +3,7 @@
 
 // The limits of host memory, as /proc and the cgroup file systems tell them.
 #include "base/units.h"
-#include "tier/host_memory.h"
+#include "memory/host_memory.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "timeline/report.h"
+#include "report/report.h"
 
 #include <cmath>
 

@@ -4,7 +4,7 @@
 // Device bytes that a move reads or fills.
 #pragma once
 
-#include "mover/device.h"
+#include "memory/device.h"
 
 #include <cstddef>
 #include <memory>

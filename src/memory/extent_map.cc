@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mover/extent_map.h"
+#include "memory/extent_map.h"
 
 #include "base/assert.h"
 #include "base/units.h"

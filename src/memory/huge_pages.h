@@ -7,8 +7,8 @@
 // exact.
 #pragma once
 
-#include "mover/extent_map.h"
-#include "mover/slab_table.h"
+#include "memory/extent_map.h"
+#include "memory/slab_table.h"
 
 #include <cstddef>
 #include <cstdint>

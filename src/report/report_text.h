@@ -4,7 +4,7 @@
 // A report for people, and for programs. Rates are computed here; a report holds none.
 #pragma once
 
-#include "timeline/report.h"
+#include "report/report.h"
 
 #include <string>
 

@@ -9,9 +9,9 @@
 #pragma once
 
 #include "base/result.h"
-#include "mover/extent_map.h"
-#include "mover/huge_pages.h"
-#include "mover/slab_table.h"
+#include "memory/extent_map.h"
+#include "memory/huge_pages.h"
+#include "memory/slab_table.h"
 
 #include <atomic>
 #include <cstddef>

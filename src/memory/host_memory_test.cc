@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tier/host_memory.h"
+#include "memory/host_memory.h"
 
 #include "base/units.h"
 

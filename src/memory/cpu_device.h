@@ -5,8 +5,8 @@
 // event has passed as soon as it is recorded.
 #pragma once
 
-#include "mover/arena.h"
-#include "mover/device.h"
+#include "memory/arena.h"
+#include "memory/device.h"
 
 #include <atomic>
 #include <memory>

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mover/arena_registry.h"
+#include "memory/arena_registry.h"
 
-#include "mover/arena.h"
+#include "memory/arena.h"
 
 #include <pthread.h>
 

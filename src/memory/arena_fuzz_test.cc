@@ -3,7 +3,7 @@
 
 // Random use of an arena, against a model that knows every live block, and against the kernel,
 // which knows which pages are resident. Then the same with many threads.
-#include "mover/arena.h"
+#include "memory/arena.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
