@@ -15,7 +15,7 @@ import sources
 CLASSES = {"c10/core/Allocator.h": "Allocator",
            "c10/core/CachingDeviceAllocator.h": "DeviceAllocator",
            "c10/cuda/CUDACachingAllocator.h": "CUDAAllocator"}
-OURS = ("src/torch_driver/compat.h", "src/torch_driver/cuda_forwarding.h")
+OURS = ("src/torch_driver/compat.h", "src/torch_driver/allocator/cuda_forwarding.h")
 
 _VIRTUAL = re.compile(r"\bvirtual\s[^;{}()~]*?\b(\w+)\s*\(")
 _HANDED_ON = re.compile(r"\bbehind_->(\w+)\(")

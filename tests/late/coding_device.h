@@ -10,8 +10,8 @@
 #include "codec/layout.h"
 #include "late/late.h"
 #include "late/late_session.h"
-#include "torch_driver/c10_device.h"
-#include "torch_driver/device_allocator.h"
+#include "torch_driver/allocator/device_allocator.h"
+#include "torch_driver/device/c10_device.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -7,7 +7,7 @@
 #include "late/late.h"
 #include "late/late_session.h"
 #include "late/test_support.h"
-#include "torch_driver/device_allocator.h"
+#include "torch_driver/allocator/device_allocator.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "tier/host_tier.h"
-#include "torch_driver/c10_device.h"
-#include "torch_driver/suite.h"
+#include "torch_driver/device/c10_device.h"
+#include "torch_driver/suite/suite.h"
 
 #include <memory>
 #include <utility>

@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/autograd/handed_out.h"
+
+#include <c10/core/InferenceMode.h>
+#include <c10/core/Storage.h>
+
+#include <cstdint>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+namespace spillway {
+
+namespace {
+
+/// Makes `to` the same view of the same bytes as `from`.
+void become(c10::TensorImpl& to, c10::TensorImpl const& from) {
+    to.set_sizes_and_strides(from.sizes(), from.strides(), from.storage_offset());
+    to.set_version_counter(from.version_counter());
+}
+
+template <typename Impl, typename... More>
+c10::intrusive_ptr<c10::TensorImpl> like(c10::TensorImpl const& from, More&&... more) {
+    c10::InferenceMode const normal(false);  // else it would have no version counter
+    auto impl = c10::make_intrusive<Impl>(
+        c10::Storage(from.storage()), from.key_set(), from.dtype(), std::forward<More>(more)...
+    );
+    become(*impl, from);
+    return impl;
+}
+
+}  // namespace
+
+at::Tensor alias_of(at::Tensor const& tensor) {
+    return at::Tensor(like<c10::TensorImpl>(*tensor.unsafeGetTensorImpl()));
+}
+
+/// A tensor that tells, when its last user has let go of it, whether it is still what it was.
+class WatchedTensor final : public c10::TensorImpl {
+  public:
+    WatchedTensor(
+        c10::Storage&& storage,
+        c10::DispatchKeySet keys,
+        caffe2::TypeMeta dtype,
+        std::shared_ptr<HandedOut> of
+    )
+        : TensorImpl(std::move(storage), keys, dtype), of_(std::move(of)) {}
+
+    ~WatchedTensor() override { tell(); }
+
+    void release_resources() override {
+        tell();
+        TensorImpl::release_resources();
+    }
+
+    /// From now on a change counts.
+    void begin() {
+        storage_at_first_ = storage().unsafeGetStorageImpl();
+        sizes_at_first_ = sizes().vec();
+        strides_at_first_ = strides().vec();
+        offset_at_first_ = storage_offset();
+    }
+
+    [[nodiscard]] std::shared_ptr<HandedOut> const& of() const { return of_; }
+
+  private:
+    [[nodiscard]] bool is_as_at_first() const {
+        return storage().unsafeGetStorageImpl() == storage_at_first_ &&
+               storage_offset() == offset_at_first_ && sizes() == sizes_at_first_ &&
+               strides() == strides_at_first_;
+    }
+
+    void tell() {
+        std::shared_ptr<HandedOut> const of = std::exchange(of_, nullptr);
+        if (of != nullptr && has_storage() && !is_as_at_first()) {
+            of->changed(at::Tensor(like<TensorImpl>(*this)));
+        }
+    }
+
+    std::shared_ptr<HandedOut> of_;
+    void const* storage_at_first_ = nullptr;
+    std::vector<std::int64_t> sizes_at_first_;
+    std::vector<std::int64_t> strides_at_first_;
+    std::int64_t offset_at_first_ = 0;
+};
+
+namespace {
+
+/// What unpack returns where torch makes a variable of it: a copy, for which it asks here.
+class ToBeWrapped final : public c10::TensorImpl {
+  public:
+    using Make = c10::intrusive_ptr<c10::TensorImpl> (*)(
+        ToBeWrapped const& from, c10::VariableVersion const& version
+    );
+
+    ToBeWrapped(
+        c10::Storage&& storage,
+        c10::DispatchKeySet keys,
+        caffe2::TypeMeta dtype,
+        std::shared_ptr<HandedOut> of,
+        Make make
+    )
+        : TensorImpl(std::move(storage), keys, dtype), of_(std::move(of)), make_(make) {}
+
+    c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(
+        c10::VariableVersion const& version, bool
+    ) const override {
+        return make_(*this, version);
+    }
+    c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(
+        c10::VariableVersion&& version, bool
+    ) const override {
+        return make_(*this, version);
+    }
+
+    [[nodiscard]] std::shared_ptr<HandedOut> const& of() const { return of_; }
+
+  private:
+    std::shared_ptr<HandedOut> const of_;
+    Make const make_;
+};
+
+}  // namespace
+
+at::Tensor HandedOut::make(at::Tensor const& from, bool is_wrapped) {
+    c10::TensorImpl const& impl = *from.unsafeGetTensorImpl();
+    if (!is_wrapped) {
+        auto watched = like<WatchedTensor>(impl, shared_from_this());
+        began(watched);
+        return at::Tensor(std::move(watched));
+    }
+    auto const make_copy = [](ToBeWrapped const& parent, c10::VariableVersion const& version) {
+        auto watched = like<WatchedTensor>(parent, parent.of());
+        watched->set_version_counter(version);
+        parent.of()->began(watched);
+        return watched;
+    };
+    return at::Tensor(like<ToBeWrapped>(impl, shared_from_this(), +make_copy));
+}
+
+at::Tensor HandedOut::again(bool is_wrapped) {
+    WeakTensor last{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+    at::Tensor changed;
+    {
+        std::lock_guard const lock(mutex_);
+        last = last_;
+        changed = changed_;
+    }
+    at::Tensor const living(last.lock());  // without the lock: may take Python's
+    if (living.defined()) {
+        return is_wrapped ? make(living, true) : living;
+    }
+    return changed.defined() ? make(changed, is_wrapped) : changed;
+}
+
+void HandedOut::began(c10::intrusive_ptr<c10::TensorImpl> const& watched) {
+    static_cast<WatchedTensor&>(*watched).begin();
+    at::Tensor const tensor(watched);
+    WeakTensor last(tensor.getIntrusivePtr());  // the one before goes after the lock
+    std::lock_guard const lock(mutex_);
+    std::swap(last_, last);
+}
+
+void HandedOut::changed(at::Tensor as_it_is) {
+    at::Tensor before;  // goes after the lock
+    std::lock_guard const lock(mutex_);
+    before = std::exchange(changed_, std::move(as_it_is));
+}
+
+std::shared_ptr<HandedOut> made_by(at::Tensor const& tensor) {
+    c10::TensorImpl const& impl = *tensor.unsafeGetTensorImpl();
+    bool const is_watched = typeid(impl) == typeid(WatchedTensor);
+    return is_watched ? static_cast<WatchedTensor const&>(impl).of() : nullptr;
+}
+
+}  // namespace spillway

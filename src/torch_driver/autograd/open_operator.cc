@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/autograd/open_operator.h"
+
+#include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <unordered_map>
+
+namespace spillway {
+
+namespace {
+
+/// Where in its arguments an operator's tensors are.
+struct Signature {
+    OperatorKind kind = OperatorKind::unknown;
+    int first = -1;
+    int second = -1;
+    int third = -1;
+};
+
+constexpr Signature kProduct{OperatorKind::product, 0, 1};
+constexpr Signature kProductPlus{OperatorKind::product, 1, 2};
+constexpr Signature kConvolution{OperatorKind::convolution, 0, 1};
+constexpr Signature kNorm{OperatorKind::norm, 0};
+constexpr Signature kActivation{OperatorKind::activation, 0};
+constexpr Signature kRectifier{OperatorKind::rectifier, 0};
+constexpr Signature kAttention{OperatorKind::attention, 0, 1, 2};
+constexpr Signature kSoftmax{OperatorKind::attention, 0};
+constexpr Signature kDropout{OperatorKind::dropout, 0};
+constexpr Signature kMultiplication{OperatorKind::multiplication, 0, 1};
+constexpr Signature kPower{OperatorKind::power, 0};
+
+/// Those that make a node of their own, and those whose parts do on the CPU: dropout and RMS norm.
+/// What is not here saves what nothing is known of.
+std::unordered_map<std::string_view, Signature> const& signatures() {
+    static std::unordered_map<std::string_view, Signature> const known{
+        {"aten::mm", kProduct},
+        {"aten::bmm", kProduct},
+        {"aten::mv", kProduct},
+        {"aten::linear", kProduct},
+        {"aten::addmm", kProductPlus},
+        {"aten::addmm_", kProductPlus},
+        {"aten::baddbmm", kProductPlus},
+        {"aten::baddbmm_", kProductPlus},
+        {"aten::convolution", kConvolution},
+        {"aten::convolution_overrideable", kConvolution},
+        {"aten::cudnn_convolution", kConvolution},
+        {"aten::native_layer_norm", kNorm},
+        {"aten::native_group_norm", kNorm},
+        {"aten::native_batch_norm", kNorm},
+        {"aten::_native_batch_norm_legit", kNorm},
+        {"aten::_batch_norm_with_update", kNorm},
+        {"aten::cudnn_batch_norm", kNorm},
+        {"aten::miopen_batch_norm", kNorm},
+        {"aten::_fused_rms_norm", kNorm},
+        {"aten::gelu", kActivation},
+        {"aten::silu", kActivation},
+        {"aten::mish", kActivation},
+        {"aten::elu", kActivation},
+        {"aten::celu", kActivation},
+        {"aten::softplus", kActivation},
+        {"aten::hardswish", kActivation},
+        {"aten::log_sigmoid_forward", kActivation},
+        {"aten::relu", kRectifier},
+        {"aten::relu_", kRectifier},
+        {"aten::_softmax", kSoftmax},
+        {"aten::_safe_softmax", kSoftmax},
+        {"aten::_scaled_dot_product_flash_attention", kAttention},
+        {"aten::_scaled_dot_product_flash_attention_for_cpu", kAttention},
+        {"aten::_scaled_dot_product_efficient_attention", kAttention},
+        {"aten::_scaled_dot_product_cudnn_attention", kAttention},
+        {"aten::_scaled_dot_product_fused_attention_overrideable", kAttention},
+        {"aten::_flash_attention_forward", kAttention},
+        {"aten::_efficient_attention_forward", kAttention},
+        {"aten::dropout", kDropout},
+        {"aten::dropout_", kDropout},
+        {"aten::mul", kMultiplication},
+        {"aten::mul_", kMultiplication},
+        {"aten::pow", kPower}};
+    return known;
+}
+
+/// Outermost first; deeper ones than fit are only counted.
+struct Running {
+    std::array<OpenOperator, 16> operators{};
+    std::size_t depth = 0;
+
+    [[nodiscard]] OpenOperator at(std::size_t from_inside) const {
+        return depth > from_inside && depth <= operators.size() ? operators[depth - 1 - from_inside]
+                                                                : OpenOperator{};
+    }
+};
+
+Running& running() {
+    static thread_local Running now;
+    return now;
+}
+
+c10::TensorImpl const* tensor_at(c10::ArrayRef<c10::IValue const> arguments, int index) {
+    auto const i = static_cast<std::size_t>(index);
+    return index >= 0 && i < arguments.size() && arguments[i].isTensor()
+               ? arguments[i].toTensor().unsafeGetTensorImpl()
+               : nullptr;
+}
+
+OpenOperator opened(at::RecordFunction const& function) {
+    auto const known = signatures().find(function.name());
+    if (known == signatures().end()) {
+        return {};
+    }
+    Signature const& signature = known->second;
+    return {
+        signature.kind,
+        function.seqNr(),
+        tensor_at(function.inputs(), signature.first),
+        tensor_at(function.inputs(), signature.second),
+        tensor_at(function.inputs(), signature.third)};
+}
+
+std::unique_ptr<at::ObserverContext> operator_begins(at::RecordFunction const& function) {
+    Running& now = running();
+    if (now.depth < now.operators.size()) {
+        now.operators[now.depth] = opened(function);
+    }
+    ++now.depth;
+    return nullptr;
+}
+
+void operator_ends(at::RecordFunction const&, at::ObserverContext*) {
+    Running& now = running();
+    now.depth -= now.depth > 0 ? 1 : 0;
+}
+
+/// A backward gives its threads the callbacks that its forward had, and at its end their own back.
+template <typename Test>
+bool any_callback(Test const& test) {
+    auto const& callbacks = at::get_record_function_tls_().sorted_tls_callbacks_;
+    return std::any_of(callbacks.begin(), callbacks.end(), test);
+}
+
+}  // namespace
+
+OpenOperators open_operators() {
+    Running const& now = running();
+    return {now.at(0), now.at(1)};
+}
+
+OpenOperatorWatch::OpenOperatorWatch() {
+    if (any_callback([](auto const& c) { return c.callback_.start() == &operator_begins; })) {
+        return;
+    }
+    handle_ =
+        at::addThreadLocalCallback(at::RecordFunctionCallback(&operator_begins, &operator_ends)
+                                       .needsInputs(true)
+                                       .scopes({at::RecordScope::FUNCTION}));
+}
+
+OpenOperatorWatch::~OpenOperatorWatch() {
+    // Torch takes it out on its own thread alone.
+    bool const is_here = handle_ != 0 && std::this_thread::get_id() == thread_;
+    if (is_here && any_callback([&](auto const& c) { return c.handle_ == handle_; })) {
+        at::removeCallback(handle_);
+        running() = {};
+    }
+}
+
+}  // namespace spillway

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/autograd/saved_hook.h"
+
+#include "torch_driver/autograd/engine.h"
+#include "torch_driver/autograd/handed_out.h"
+#include "torch_driver/autograd/python_lock.h"
+#include "torch_driver/autograd/python_subclass.h"
+#include "torch_driver/autograd/written_in_place.h"
+#include "torch_driver/session/torch_session.h"
+
+#include <ATen/SequenceNumber.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <c10/util/Type.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <string>
+#include <string_view>
+#include <typeinfo>
+
+namespace spillway {
+
+namespace {
+
+/// Whether a node of torch's own asks, which never writes what it saved. Others may: a Function, or
+/// Python that reads a node's attribute, also in a hook of the node that runs.
+bool is_asked_by_torch() {
+    auto const node = torch::autograd::get_current_node();
+    if (node == nullptr) {
+        return false;
+    }
+    auto const& ran = *node;
+    return std::string_view(typeid(ran).name()).starts_with("N5torch8autograd9generated") &&
+           !holds_python_lock();
+}
+
+/// As SavedVariable::unpack does.
+bool torch_will_wrap(at::Tensor const& tensor) {
+    return tensor.requires_grad() || tensor._fw_grad(0).defined();
+}
+
+Origin origin_of(at::Tensor const& tensor) {
+    auto const* const meta = torch::autograd::impl::get_autograd_meta(tensor);
+    if (meta == nullptr || meta->grad_fn_ == nullptr) {
+        return {};
+    }
+    torch::autograd::Node const& node = *meta->grad_fn_;
+    return {&typeid(node), meta->output_nr_, node.sequence_nr()};
+}
+
+}  // namespace
+
+std::string Origin::name() const {
+    if (node == nullptr) {
+        return "input";
+    }
+    std::string full = c10::demangle(node->name());
+    std::size_t const last = full.rfind("::");
+    return last == std::string::npos ? full : full.substr(last + 2);
+}
+
+SavedHook::SavedHook(std::shared_ptr<TorchSession> session)
+    : session_(std::move(session)), storage_(c10::intrusive_ptr<c10::StorageImpl>()) {}
+
+SavedHook::~SavedHook() {
+    if (value_.valid()) {
+        session_->registry().forget(*this);
+    }
+}
+
+void SavedHook::call_pack_hook(at::Tensor const& tensor) {
+    version_ = torch::autograd::impl::version_counter(tensor);
+    saved_version_ = version_.current_version();
+    kept_ = at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(version_, false));
+    original_ = WeakTensor(tensor.getIntrusivePtr());
+    made_by_ = made_by(tensor);
+    origin_ = origin_of(tensor);
+    // The node that saves has just taken its number; a tensor of that node is its own output.
+    is_output_ = origin_.node != nullptr && origin_.number + 1 == at::sequence_number::peek();
+    node_number_ = at::sequence_number::peek() - 1;
+    if (tensor.has_storage()) {
+        storage_ = tensor.storage().getWeakStorageImpl();
+    }
+    is_wrapped_ = torch_will_wrap(tensor);
+    is_subclass_ = !is_output_ && is_python_subclass(tensor);
+    if (!is_subclass_) {
+        session_->save(*this, tensor);
+    }
+    if (is_subclass_ || (!value_.valid() && origin_.node == nullptr)) {
+        kept_ = tensor;
+    }
+}
+
+at::Tensor SavedHook::call_unpack_hook() {
+    adopt_backward(session_);
+    session_->cap_this_backward();
+    session_->begin_backward();
+    check_version();
+    at::Tensor const original(original_.lock());
+    if (original.defined() && !is_output_) {
+        auto const* const meta = torch::autograd::impl::get_autograd_meta(original);
+        bool const has_node = meta != nullptr && meta->grad_fn_ != nullptr;
+        TORCH_CHECK(
+            origin_.node == nullptr || has_node,
+            // In torch's own words, which lack a space.
+            "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
+            "This is not supported, please use out-of-place `.detach()` instead"
+        );
+        check_gradient_wanted(original);
+        if (is_another_now(original)) {
+            return original;
+        }
+    } else if (at::Tensor became = what_became_of_it(); became.defined()) {
+        return became;
+    }
+    bool const is_of_torch = is_asked_by_torch();
+    at::Tensor tensor = value_.valid() ? session_->bring_back(*this, is_of_torch) : kept_;
+    // A leaf that lives is what plain autograd gives back.
+    bool const is_leaf = original.defined() && origin_.node == nullptr;
+    if (is_leaf && !is_wrapped_) {
+        return original;
+    }
+    return hand_out(is_leaf ? original : std::move(tensor), is_of_torch);
+}
+
+at::Tensor SavedHook::hand_out(at::Tensor tensor, bool is_of_torch) {
+    if (is_subclass_ && is_wrapped_ && !is_of_torch && holds_python_lock()) {
+        return as_its_subclass(tensor);
+    }
+    std::shared_ptr<HandedOut> out = handed_out_.load();
+    if (out != nullptr) {
+        if (at::Tensor again = out->again(is_wrapped_); again.defined()) {
+            return again;
+        }
+    }
+    bool const is_itself = !is_wrapped_ && !value_.valid();   // as plain autograd keeps it
+    bool const is_new_each_time = is_output_ && is_wrapped_;  // there, too
+    if (is_of_torch || is_itself || is_new_each_time || !session_->registry().is_plain(tensor)) {
+        return tensor;
+    }
+    if (out == nullptr) {
+        auto fresh = std::make_shared<HandedOut>();
+        out = handed_out_.compare_exchange_strong(out, fresh) ? fresh : out;
+    }
+    return out->make(tensor, is_wrapped_);
+}
+
+void SavedHook::check_gradient_wanted(at::Tensor const& original) const {
+    bool const is_recorded =
+        at::GradMode::is_enabled() && torch::autograd::get_current_node() != nullptr;
+    TORCH_CHECK(
+        is_wrapped_ || !original.requires_grad() || !is_recorded,
+        "a tensor of shape ",
+        original.sizes(),
+        " was set to require a gradient after an operator saved it. With create_graph=True its "
+        "gradient would lack what this backward computes, as under any saved-tensor hooks: call "
+        "requires_grad_() before the tensor is first used in the session"
+    );
+}
+
+bool SavedHook::is_another_now(at::Tensor const& original) const {
+    if (!original.has_storage()) {
+        return false;
+    }
+    c10::TensorImpl const& now = *original.unsafeGetTensorImpl();
+    return now.unsafe_storage().unsafeGetStorageImpl() != storage_._unsafe_get_target() ||
+           !session_->registry().is_view_of(*this, original);
+}
+
+at::Tensor SavedHook::what_became_of_it() const {
+    at::Tensor const now =
+        made_by_ == nullptr || is_output_ ? at::Tensor() : made_by_->again(false);
+    if (!now.defined() || !is_another_now(now)) {
+        return {};
+    }
+    return is_wrapped_ ? made_by_->again(true) : now;
+}
+
+void SavedHook::check_version() const {
+    std::uint32_t const now = version_.current_version();
+    if (now == saved_version_) {
+        return;
+    }
+    at::Tensor const like = value_.valid() ? session_->registry().shape_of(*this) : kept_;
+    at::Tensor const original(original_.lock());
+    if (is_output_) {
+        // Plain autograd names the node that saved its own output: the one that runs now.
+        raise_written_in_place(
+            like, saved_version_, now, torch::autograd::get_current_node(), origin_.output
+        );
+    }
+    NodePtr const node = original.defined() ? original.grad_fn() : NodePtr();
+    auto const output = original.defined() ? original.output_nr() : 0;
+    raise_written_in_place(like, saved_version_, now, node, static_cast<std::uint32_t>(output));
+}
+
+}  // namespace spillway

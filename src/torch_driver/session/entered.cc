@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/session/entered.h"
+
+#include "torch_driver/allocator/allocator.h"
+#include "torch_driver/session/torch_session.h"
+
+#include <utility>
+
+namespace spillway {
+
+Entered::Entered(std::shared_ptr<TorchSession> const& session)
+    : session_(of_this_thread(session)),
+      outer_(std::exchange(thread_recorder(), Recorder{session_, python_hook_depth()})) {
+    session_->enter(thread_recorder().python_hooks);
+    allocate_from(session_, false);
+    if (session_->tells_classes()) {
+        watch_.emplace();
+    }
+}
+
+Entered::~Entered() {
+    session_->leave();
+    if (thread_recorder().session != session_) {
+        return;  // dropped by another thread, or before one inside it
+    }
+    bool const goes_on = outer_.session != nullptr && outer_.session->is_entered();
+    thread_recorder() = goes_on ? std::move(outer_) : Recorder{};
+    if (goes_on) {
+        allocate_from(thread_recorder().session, false);
+    }
+}
+
+Capped::Capped(std::shared_ptr<TorchSession> const& session)
+    : session_(capped_on_this_thread(session)) {
+    session_->begin_use();
+}
+
+Capped::~Capped() {
+    session_->end_use();
+}
+
+}  // namespace spillway

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The public Session hands on.
+
+#include "spillway/session.h"
+
+#include "torch_driver/allocator/allocator.h"
+#include "torch_driver/autograd/operator_name.h"
+#include "torch_driver/session/entered.h"
+#include "torch_driver/session/torch_session.h"
+
+#include <utility>
+
+namespace spillway {
+
+Session::Session(std::shared_ptr<TorchSession> impl)
+    : impl_(std::move(impl)), watch_(std::make_unique<OperatorWatch>()) {}
+
+Session::~Session() {
+    impl_->owner_gone();
+}
+
+std::unique_ptr<Session> Session::open(SessionOptions const& options) {
+    std::shared_ptr<TorchSession> opened = TorchSession::open(options);
+    if (opened->caps_from_open()) {
+        allocate_from(opened, options.whole_process);
+    }
+    return std::unique_ptr<Session>(new Session(std::move(opened)));
+}
+
+void Session::own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names) {
+    impl_->own(tensors, names);
+}
+
+std::string Session::explain(std::string const& module) const {
+    return impl_->registry().explain(module, impl_->loop().journeys());
+}
+
+void Session::phase(Phase phase, std::int64_t step) {
+    if (phase == Phase::forward) {
+        impl_->registry().begin_pass();
+        impl_->loop().begin_journeys();
+    }
+    if (step != impl_->loop().step()) {
+        impl_->loop().begin_step(step);
+    }
+    impl_->phase(phase);
+}
+
+void Session::exact(bool on) {
+    impl_->exact(on);
+}
+
+void Session::end_cap() {
+    impl_->end_cap();
+}
+
+void Session::write_trace(std::string const& file) const {
+    Result<void> const written = impl_->loop().write_trace_now(file);
+    if (!written.ok()) {
+        throw BadOption("trace_file", written.error().message());
+    }
+}
+
+Report Session::report() const {
+    return impl_->report();
+}
+
+Recording::Recording(Session& session) : entered_(std::make_unique<Entered>(session.impl_)) {}
+
+Recording::~Recording() = default;
+
+Update::Update(Session& session, std::int64_t step)
+    : session_(session.impl_), before_(session_->loop().current_phase()) {
+    capped_ = std::make_unique<Capped>(session_);
+    session.phase(Phase::update, step);
+}
+
+Update::~Update() {
+    capped_.reset();
+    session_->phase(before_);
+}
+
+}  // namespace spillway

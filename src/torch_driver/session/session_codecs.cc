@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/session/session_codecs.h"
+
+#include "base/clock.h"
+#include "base/units.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <c10/util/hash.h>
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+
+namespace spillway {
+
+namespace {
+
+constexpr char const* kQpo = "qpo";
+
+constexpr std::int64_t kStagingShare = 8;
+constexpr std::int64_t kMostStagingBytes = 256_MiB;
+
+std::string named(SessionOptions const& options) {
+    return options.codecs.empty() ? "" : "'" + options.codecs + "' ";
+}
+
+void check_lossy(SessionOptions const& options, CodecTable const& table) {
+    std::optional<TensorClass> const lossy = first_lossy(table);
+    if (lossy && !options.lossy) {
+        std::string const what = std::string(name_of(*lossy)) + " would lose something by " +
+                                 to_text(table[static_cast<std::size_t>(*lossy)]) +
+                                 "; that has to be asked for with `lossy`";
+        throw options.codecs.empty() ? BadOption("policy", "'qpo' quantizes what it moves: " + what)
+                                     : BadOption("codecs", named(options) + "cannot be: " + what);
+    }
+    if (options.lossy && at::globalContext().deterministicAlgorithms()) {
+        throw BadOption(
+            "lossy",
+            "torch is told to use deterministic algorithms, and what is lossy has not the bits of "
+            "plain training"
+        );
+    }
+}
+
+/// One line for what no codec can do where nothing is encoded.
+void refuse_lossy(SessionOptions const& options, std::string const& why) {
+    if (options.lossy) {
+        throw BadOption("lossy", why);
+    }
+    if (!options.codecs.empty()) {
+        throw BadOption("codecs", named(options) + "is of no use: " + why);
+    }
+    if (options.nonfinite == "refuse") {
+        throw BadOption("nonfinite", "'refuse' is of no use: " + why);
+    }
+}
+
+}  // namespace
+
+ChooserKind chooser_of(SessionOptions const& options) {
+    if (options.policy == kQpo) {
+        return ChooserKind::online;  // asks the rule
+    }
+    Result<ChooserKind> const chooser = parse_chooser(options.policy);
+    if (!chooser.ok()) {
+        throw BadOption(
+            "policy", "'" + options.policy + "' is no policy; known are online, qpo and keep_all"
+        );
+    }
+    return *chooser;
+}
+
+std::uint64_t rounding_seed_of(SessionOptions const& options) {
+    static std::atomic<std::uint64_t> opened = 0;
+    std::uint64_t const number = opened++;
+    if (options.rounding_seed >= 0) {
+        return static_cast<std::uint64_t>(options.rounding_seed);
+    }
+    std::uint64_t const of_torch = at::detail::getDefaultCPUGenerator().current_seed();
+    return c10::hash_combine(
+        of_torch, c10::hash_combine(static_cast<std::uint64_t>(options.rank), number)
+    );
+}
+
+NonFinite non_finite_of(SessionOptions const& options) {
+    if (options.nonfinite != "keep" && options.nonfinite != "refuse") {
+        throw BadOption(
+            "nonfinite", "'" + options.nonfinite + "' is no choice; there are keep and refuse"
+        );
+    }
+    return options.nonfinite == "keep" ? NonFinite::keep : NonFinite::refuse;
+}
+
+std::optional<CodecTable> codecs_of(SessionOptions const& options) {
+    bool const is_qpo = options.policy == kQpo;
+    if (chooser_of(options) == ChooserKind::keep_all) {
+        refuse_lossy(options, "policy keep_all moves nothing");
+        return std::nullopt;
+    }
+    if (!is_qpo && options.codecs.empty()) {
+        refuse_lossy(options, "policy online encodes nothing; name a codec, or policy qpo");
+        return std::nullopt;
+    }
+    CodecTable table = is_qpo ? qpo_table() : CodecTable{};
+    if (!options.codecs.empty()) {
+        table = value_or_throw(with_codecs(table, options.codecs), "codecs");
+    }
+    check_lossy(options, table);
+    return table;
+}
+
+void check_codecs(
+    SessionOptions const& options, CodecTable const& table, SessionDevice const& device
+) {
+    for (Codec const& codec : table) {
+        bool const is_used = codec.kind != CodecKind::identity;
+        if (is_used && device.coder != nullptr && !device.coder->codes(codec)) {
+            std::string const why = options.device + " has no kernels for " + to_text(codec);
+            throw options.codecs.empty()
+                ? BadOption("policy", "'" + options.policy + "' cannot be: " + why)
+                : BadOption("codecs", named(options) + "cannot be: " + why);
+        }
+    }
+}
+
+void check_away_pool(SessionOptions const& options, bool has_one) {
+    if (!has_one) {
+        throw BadOption(
+            options.codecs.empty() ? "policy" : "codecs",
+            "what is encoded has nowhere to go: give an NVMe folder (nvme) or a host budget"
+        );
+    }
+}
+
+HostMemory open_coded_staging(SessionOptions const& options, SessionDevice const& device) {
+    std::int64_t const share = options.device_budget_bytes / kStagingShare;
+    std::int64_t const bytes = share > 0 ? std::min(share, kMostStagingBytes) : kMostStagingBytes;
+    return value_or_throw(device.host_memory(bytes), "device_budget_bytes");
+}
+
+std::unique_ptr<CodecRule> make_rule(
+    SessionOptions const& options, CodecTable const& table, Loop& loop
+) {
+    Measures measures{
+        [&loop] { return steady_now_ns() - loop.stalled_ns(); }, [&loop] { return loop.report(); }};
+    if (options.policy != kQpo) {
+        return std::make_unique<CodecRule>(table, std::move(measures));
+    }
+    return std::make_unique<QpoRule>(table, std::move(measures));
+}
+
+}  // namespace spillway

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What a session's options say of codecs: which rule its saves follow, and memory for coded bytes.
+#pragma once
+
+#include "executor/executor.h"
+#include "memory/host_memory.h"
+#include "session/codec_rule.h"
+#include "session/loop.h"
+#include "spillway/session.h"
+#include "torch_driver/device/session_device.h"
+
+#include <memory>
+#include <optional>
+
+namespace spillway {
+
+/// The codecs that `options` ask for; none where nothing is encoded, and then no save is looked at.
+///
+/// Throws  BadOption: a codec, class or choice that does not exist; what is lossy without `lossy`,
+///         or `lossy` where nothing could be or where equal bits are asked for
+[[nodiscard]] std::optional<CodecTable> codecs_of(SessionOptions const& options);
+
+/// Throws  BadOption: one of them that `device` does not take
+void check_codecs(
+    SessionOptions const& options, CodecTable const& table, SessionDevice const& device
+);
+
+/// Throws  BadOption: what is encoded has no tier to go to
+void check_away_pool(SessionOptions const& options, bool has_one);
+
+/// The chooser that carries `options.policy` out.
+///
+/// Throws  BadOption
+[[nodiscard]] ChooserKind chooser_of(SessionOptions const& options);
+
+/// Another one for each session that this process opens, unless the options say which.
+[[nodiscard]] std::uint64_t rounding_seed_of(SessionOptions const& options);
+
+/// Throws  BadOption
+[[nodiscard]] NonFinite non_finite_of(SessionOptions const& options);
+
+/// An eighth of the device budget, at most 256 MiB: half for what leaves, half for what returns.
+/// There it counts in that budget; beside a device that codes itself it is pinned, and the mover
+/// takes as much of the device.
+///
+/// Throws  BadOption
+[[nodiscard]] HostMemory open_coded_staging(
+    SessionOptions const& options, SessionDevice const& device
+);
+
+/// The rule of `table` over a session's loop, which outlives it.
+[[nodiscard]] std::unique_ptr<CodecRule> make_rule(
+    SessionOptions const& options, CodecTable const& table, Loop& loop
+);
+
+}  // namespace spillway

@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The session inside torch: one loop, one device, one registry, tied to torch's allocator, hooks
+// and graph tasks. Owned by the public Session, by recordings and by every saved tensor.
+#pragma once
+
+#include "memory/device.h"
+#include "session/codec_rule.h"
+#include "session/loop.h"
+#include "spillway/session.h"
+#include "torch_driver/allocator/loan.h"
+#include "torch_driver/autograd/python_lock.h"
+#include "torch_driver/autograd/registry.h"
+#include "torch_driver/autograd/saved_hook.h"
+#include "torch_driver/device/session_device.h"
+#include "torch_driver/session/forks.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+class TorchSession final : public std::enable_shared_from_this<TorchSession> {
+  public:
+    /// Throws  BadOption
+    [[nodiscard]] static std::shared_ptr<TorchSession> open(SessionOptions const& options);
+    /// The same on a device and tiers of the caller's; tiers may be null.
+    [[nodiscard]] static std::shared_ptr<TorchSession> open_on(
+        SessionOptions const& options,
+        SessionDevice device,
+        std::unique_ptr<Tier> host,
+        std::unique_ptr<Tier> nvme,
+        MoverOptions mover = {}
+    );
+    ~TorchSession();
+
+    TorchSession(TorchSession const&) = delete;
+    TorchSession& operator=(TorchSession const&) = delete;
+
+    /// The phase that begins, for the loop and for what measures steps.
+    void phase(Phase phase);
+
+    // For hooks.
+    [[nodiscard]] Registry& registry() { return registry_; }
+    void save(SavedHook& hook, at::Tensor const& tensor);
+    /// What the hook stands for; `is_of_torch`: for a node that only reads it.
+    [[nodiscard]] at::Tensor bring_back(SavedHook const& hook, bool is_of_torch);
+
+    // For allocators.
+    /// Calls `try_once` until it succeeds, with room made after each failure.
+    ///
+    /// Throws  c10::OutOfMemoryError: nothing more can leave
+    void make_room_until(std::int64_t size_bytes, c10::function_ref<bool()> try_once);
+    [[nodiscard]] void* allocate(std::int64_t size_bytes);
+    /// Whether it counts and caps what its threads allocate: until `end_cap`, and, where its owner
+    /// has gone, only while a thread is in it or a backward of what it recorded runs. Graphs that
+    /// torch alone still keeps cap nothing.
+    [[nodiscard]] bool caps() const {
+        return caps_ && !is_forked() && (has_owner_ || uses_.load(std::memory_order_relaxed) > 0);
+    }
+    /// Its public handle is gone.
+    void owner_gone() { has_owner_ = false; }
+    /// A thread is in it, or a backward of its graph runs.
+    void begin_use() { ++uses_; }
+    void end_use();
+    /// The backward that the calling thread runs is counted and capped to its end, on this thread:
+    /// gradients come after the last saved tensor has gone.
+    void cap_this_backward();
+    [[nodiscard]] bool caps_from_open() const { return caps_from_open_; }
+
+    /// A backward begins, where that is not known yet: in a program that tells no phases, what is
+    /// saved after it is of a forward again.
+    void begin_backward();
+
+    /// Whether operators are to be watched while it records, so that savers have a class.
+    [[nodiscard]] bool tells_classes() const { return rule_ != nullptr; }
+
+    /// A thread is in it, under so many hooks of Python's.
+    void enter(std::size_t python_hooks) {
+        python_hooks_ = python_hooks;
+        ++entered_;
+        begin_use();
+    }
+    void leave() {
+        --entered_;
+        end_use();
+    }
+    [[nodiscard]] bool is_entered() const { return entered_ > 0 && !is_forked(); }
+    /// Where it was entered last.
+    [[nodiscard]] std::size_t python_hooks() const { return python_hooks_; }
+
+    /// This process is a child of the one that opened it: there it neither caps nor records.
+    [[nodiscard]] bool is_forked() const { return forks_so_far() != forks_; }
+
+    // For a session inside another.
+    /// What is allocated from now on counts in `outer`'s budget, too.
+    void begin_inside(std::shared_ptr<TorchSession> const& outer);
+    /// Sets `bytes` of this session's budget aside; where they are not free, `make_room` frees
+    /// them.
+    [[nodiscard]] bool lend(std::int64_t bytes, bool make_room);
+    /// As `Loan::refusal`.
+    [[nodiscard]] std::string refusal(std::int64_t size_bytes) { return loan_.refusal(size_bytes); }
+
+    // For the public Session.
+    [[nodiscard]] std::shared_ptr<Device> const& device() const { return device_; }
+    [[nodiscard]] Loop& loop() { return *loop_; }
+    /// Throws  BadOption: they leave nothing of the device budget
+    void own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names = {});
+    [[nodiscard]] Report report();
+    void end_cap();
+    void exact(bool on) { exact_ = on; }
+    /// "step 3, forward".
+    [[nodiscard]] std::string place() const;
+
+  private:
+    TorchSession(
+        SessionDevice device,
+        std::unique_ptr<Mover> mover,
+        LoopOptions options,
+        SessionOptions const& session
+    );
+    void follow(std::unique_ptr<CodecRule> rule, std::int64_t staging_bytes);
+    [[nodiscard]] SavedAs ask_rule(Registry::Fresh const& fresh, bool is_in_backward);
+    void tell_backward_order();
+    [[nodiscard]] at::Tensor wait_for(
+        ValueId value, SavedHook const* hook, bool is_of_torch, WithoutPythonLock& without_lock
+    );
+    void see_need(std::int64_t size_bytes);
+    [[noreturn]] void raise_out_of_memory(std::string const& why) const;
+    [[nodiscard]] bool borrow(std::int64_t size_bytes, bool last_resort);
+    [[nodiscard]] std::vector<std::shared_ptr<TorchSession>> borrowers();
+    std::int64_t trim_loans();
+    [[nodiscard]] bool is_inside(TorchSession const& other);
+
+    std::shared_ptr<Device> device_;
+    std::shared_ptr<void> pool_limit_;
+    Registry registry_;
+    std::unique_ptr<Loop> loop_;
+    std::mutex rule_mutex_;
+    std::unique_ptr<CodecRule> rule_;  ///< null: nothing leaves encoded
+    std::atomic<bool> exact_ = false;  ///< no lossy codec now, whatever the rule says
+    std::int64_t coded_bytes_ = 0;     ///< of staging, which counts in the budget
+    std::atomic<std::int64_t> saved_tensors_{0};
+    std::atomic<std::int64_t> passed_tensors_{0};
+    std::atomic<std::int64_t> needed_bytes_{0};  ///< Report::device_needed_bytes
+    std::atomic<bool> caps_{true};
+    bool const caps_from_open_;
+    std::atomic<bool> has_owner_{true};
+    std::atomic<int> uses_{0};
+    std::atomic<int> entered_{0};
+    int const forks_ = forks_so_far();
+    std::atomic<std::size_t> python_hooks_{0};
+    Loan loan_;                                 ///< of the session around this one
+    std::atomic<bool> asks_borrowers_ = false;  ///< to let values go, as the last resort
+    std::mutex borrowers_mutex_;
+    std::vector<std::weak_ptr<TorchSession>> borrowers_;
+    std::atomic<int> told_{-1};         ///< the graph task of the backward whose order was told
+    std::atomic<int> begun_{-1};        ///< and of the one that was seen to begin
+    std::atomic<bool> turned_ = false;  ///< that changed the phase
+    std::atomic<int> capped_{-1};       ///< and of the one that is capped, the last that was
+};
+
+}  // namespace spillway
