@@ -14,12 +14,14 @@
 //     loss.backward();
 #pragma once
 
+#include "spillway/refusal.h"
 #include "spillway/report.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -119,6 +121,10 @@ class Session {
     /// What was done so far.
     [[nodiscard]] Report report() const;
 
+    /// Why an allocation was refused, the last time; none: never. The words of the
+    /// c10::OutOfMemoryError say the same.
+    [[nodiscard]] std::optional<Refusal> last_refusal() const;
+
     /// For people: every tensor that the last forward saved in `module` (empty: anywhere), its
     /// bytes, and why it stayed or where it went; where `keep_trace` was asked. A module is known
     /// by its parameters' names.
@@ -146,6 +152,11 @@ class Recording {
     ~Recording();
     Recording(Recording const&) = delete;
     Recording& operator=(Recording const&) = delete;
+
+    /// It ends by an error that is no C++ exception here, as Python's. An error may keep what was
+    /// recorded: where `cap_from_open` is false, the session then caps only backwards of that and
+    /// optimizers' steps, until it is entered again.
+    void by_error();
 
   private:
     std::unique_ptr<Entered> entered_;

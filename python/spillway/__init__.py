@@ -17,5 +17,6 @@ _library.load()
 _subclass.register()
 
 session = Session
+__version__ = "0.1.0"
 
 __all__ = ["BudgetError", "Error", "LibraryError", "OptionError", "Report", "Session", "StateError", "TorchVersionError", "SpillwayWarning", "session"]

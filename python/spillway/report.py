@@ -4,21 +4,29 @@
 
 import html
 import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 
-class Report:
-    """`print` shows the table, a notebook the same, `to_json` the fields of docs/formats/report.md."""
+class Report(Mapping[str, Any]):
+    """The fields of docs/formats/report.md by name; `print` shows the table, a notebook the same, `to_json` the text."""
 
     def __init__(self, table: str, text: str) -> None:
         self._table = table
         self._text = text
+        self._fields: dict[str, Any] = json.loads(text)
 
     def to_json(self) -> str:
         return self._text
 
     def __getitem__(self, name: str) -> Any:
-        return json.loads(self._text)[name]
+        return self._fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
 
     def __str__(self) -> str:
         return self._table

@@ -4,6 +4,7 @@
 
 import contextlib
 import os
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -59,7 +60,7 @@ def _typed(option: str, size: int | str | None) -> str:
 def _device_budget(budget: int | str | None) -> str:
     typed = _typed("device_budget", budget)
     if typed.strip() in ("", "0"):
-        raise BudgetError("device_budget", f"bytes are wanted, such as '16GiB' or '80%', not {budget!r}; to only measure what "
+        raise OptionError("device_budget", f"bytes are wanted, such as '16GiB' or '80%', not {budget!r}; to only measure what "
                                            "training takes, give more than it can take ('1TiB')")
     return typed
 
@@ -157,6 +158,14 @@ def _rank() -> int:
     return 0
 
 
+def _levels_to_the_caller() -> int:
+    """Of whoever called this package, so that Python, which shows a warning once a line, tells of each of his sessions."""
+    package, level, frame = os.path.dirname(__file__), 1, sys._getframe(1)
+    while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == package:
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 class Session:
     """What autograd saves while this is entered waits off the device where the budget asks for it, and is back
     before backward needs it. Entered and left as often as there are steps, each time on one thread.
@@ -204,6 +213,8 @@ class Session:
         self._seen: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()
         self._versions: int | None = None
         self._has_stepped = False  # an optimizer of torch's, since the last entry
+        self._is_stepping = False  # one is in the middle of it, as L-BFGS when it calls its closure
+        self._unseen_updates = 0  # entries in a row before which parameters were written, and no optimizer had stepped
         self._last: Report | None = None
         codecs = "" if codec is None else codec
         _check_types(model, self._optimizers, lossy, {"policy": policy, "codec": codecs, "nonfinite": nonfinite})
@@ -245,7 +256,10 @@ class Session:
 
     def stop(self) -> None:
         """What is saved from now on is plain autograd's."""
-        _call(self._runtime.stop)
+        self._leave(by_error=False)
+
+    def _leave(self, by_error: bool) -> None:
+        _call(self._runtime.stop, by_error)
         self._is_entered = False
 
     def step(self) -> None:
@@ -304,7 +318,7 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self._leave(by_error=kind is not None)
 
     def __del__(self) -> None:
         if not self._is_closed and self._entries == 0:
@@ -318,7 +332,7 @@ class Session:
         """Once a session."""
         if what not in self._has_warned:
             self._has_warned.add(what)
-            warnings.warn(words, SpillwayWarning, stacklevel=4)
+            warnings.warn(words, SpillwayWarning, stacklevel=_levels_to_the_caller())
 
     def _warn_of_no_place(self) -> None:
         """Not where the budget is above all that there is: such a session is to measure."""
@@ -331,8 +345,9 @@ class Session:
         if self._entries == 0:
             why = "it was opened and never entered; run the forward in `with session:`"
         else:
-            why = ("it was entered, but autograd saved nothing on the thread that entered it; run the forward on that "
-                   "thread, inside the `with`, and not under no_grad or inference_mode")
+            why = ("it was entered, but autograd saved nothing in it on the thread that entered it; run the forward on that "
+                   "thread, inside the `with`, not under no_grad or inference_mode, and not inside another session or "
+                   "other saved-tensor hooks, which take what is saved")
         self._warn("nothing", f"this Spillway session has recorded nothing, so nothing moves and little is counted: {why}")
 
     def _trains(self, optimizer: torch.optim.Optimizer) -> bool:
@@ -341,6 +356,7 @@ class Session:
 
     def _update_begins(self) -> bool:
         """Whether nobody has to tell of its end."""
+        self._is_stepping = True
         try:
             return _call(self._runtime.begin_update)
         except StateError:  # another thread has closed it meanwhile
@@ -351,6 +367,7 @@ class Session:
         if not self._is_closed:
             self._seen.add(optimizer)
             self._has_stepped = True
+            self._is_stepping = False
             with contextlib.suppress(StateError):  # as above
                 self._own()
 
@@ -363,8 +380,12 @@ class Session:
                    if not isinstance(parameter, UninitializedTensorMixin) and not parameter.is_inference())
 
     def _warn_of_unseen_updates(self) -> None:
+        if self._is_stepping:
+            return
         now = self._version()
-        if self._versions not in (None, now) and not self._has_stepped and not self._optimizers:
+        is_unseen = self._versions not in (None, now) and not self._has_stepped
+        self._unseen_updates = self._unseen_updates + 1 if is_unseen else 0
+        if self._unseen_updates > 1 and not self._optimizers:  # once may be a state_dict that was loaded
             self._warn("update", "parameters were updated, and not by an optimizer of torch.optim: what it keeps and allocates "
                                  "is not counted in this Spillway session's budget; step inside the `with`, and pass it as "
                                  "optimizer= if it has a `state` like torch's")

@@ -126,6 +126,16 @@ void JsonView::only(std::initializer_list<std::string_view> keys) const {
     }
 }
 
+void JsonView::version(std::string_view key, std::int64_t known) const {
+    std::int64_t const found = at(key).integer();
+    if (found != known) {
+        fail(
+            "is of format version " + std::to_string(found) + "; this Spillway reads version " +
+            std::to_string(known) + " only"
+        );
+    }
+}
+
 std::int64_t JsonView::integer(std::int64_t least, std::int64_t most) const {
     if (json_ == nullptr) {
         return least;

@@ -84,8 +84,7 @@ class Executor::Impl {
     void release_block(Value const& value);
     void leave_copy_behind(ValueId id, Value& value);
     void end_orphan(ValueId id, Value& value);
-    [[nodiscard]] std::string why_full(Pool pool) const;
-    [[nodiscard]] std::string why_full();
+    [[nodiscard]] PoolRefusal refusal_of(Pool pool);
     void refuse(Short const& event, std::int64_t freed_bytes);
     void encode_failed(ValueId id, Value& value, Failed const& event);
     void store_failed(ValueId id, Value& value, Failed const& event);

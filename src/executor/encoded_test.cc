@@ -37,9 +37,17 @@ std::string text_of(std::vector<Command> const& commands) {
     return text;
 }
 
+std::string words_of(Command const& command) {
+    if (auto const* const notice = std::get_if<Notice>(&command.told)) {
+        return words_of(*notice);
+    }
+    auto const* const refusal = std::get_if<Refusal>(&command.told);
+    return refusal == nullptr ? "" : words_of(*refusal);
+}
+
 bool says(std::vector<Command> const& commands, CommandKind kind, std::string const& text = "") {
     return std::any_of(commands.begin(), commands.end(), [&](Command const& command) {
-        return command.kind == kind && command.text.find(text) != std::string::npos;
+        return command.kind == kind && words_of(command).find(text) != std::string::npos;
     });
 }
 
@@ -60,7 +68,7 @@ class Encoded : public testing::Test {
         return executor_.on(Saved{
             ValueId{id}, kRaw, {"a", 0, static_cast<int>(id)}, usage(), encoded, advice});
     }
-    std::vector<Command> sole(std::int64_t id) {
+    std::vector<Command> unshared(std::int64_t id) {
         return executor_.on(Point{{ValueId{id}}, usage()});
     }
     /// An allocation that needs `missing` bytes more than there are.
@@ -82,7 +90,7 @@ class Encoded : public testing::Test {
     /// Value 0 is stored by commands 0 to 2 and dropped by command 4.
     void send_away() {
         save(0, Advice::at_once);
-        sole(0);
+        unshared(0);
         finish({1, 2});
         short_of(1);
         finish({4});
@@ -99,7 +107,7 @@ class Encoded : public testing::Test {
 
 TEST_F(Encoded, leaves_through_its_encode) {
     save(0, Advice::at_once);
-    std::vector<Command> const reply = sole(0);
+    std::vector<Command> const reply = unshared(0);
     EXPECT_EQ(text_of(reply), "reserve 200, encode 1000 after 0, store 200 after 1");
     EXPECT_EQ(last(reply, CommandKind::run).lane, Lane::side);
     EXPECT_EQ(last(reply, CommandKind::run).value, ValueId{0});
@@ -109,13 +117,13 @@ TEST_F(Encoded, leaves_through_its_encode) {
 
 TEST_F(Encoded, without_a_code_it_leaves_as_it_is) {
     save(0, Advice::at_once, 0);
-    EXPECT_EQ(text_of(sole(0)), "reserve 1000, store 1000 after 0");
+    EXPECT_EQ(text_of(unshared(0)), "reserve 1000, store 1000 after 0");
     EXPECT_EQ(on_nvme(), kRaw);
 }
 
 TEST_F(Encoded, is_dropped_after_its_store_not_after_its_encode) {
     save(0, Advice::at_once);
-    sole(0);
+    unshared(0);
     std::vector<Command> const reply = short_of(1);
     EXPECT_EQ(last(reply, CommandKind::wait).after, std::vector{CommandId{2}});
     EXPECT_EQ(last(reply, CommandKind::drop).after, std::vector{CommandId{2}});
@@ -144,7 +152,7 @@ TEST_F(Encoded, its_room_outlives_its_decode) {
 
 TEST_F(Encoded, dropped_while_it_is_encoded_it_ends_with_its_store) {
     save(0, Advice::at_once);
-    sole(0);
+    unshared(0);
     EXPECT_EQ(text_of(executor_.on(Dropped{ValueId{0}})), "");
     EXPECT_EQ(text_of(finish({1})), "");
     EXPECT_EQ(text_of(finish({2})), "release 200");
@@ -153,7 +161,7 @@ TEST_F(Encoded, dropped_while_it_is_encoded_it_ends_with_its_store) {
 
 TEST_F(Encoded, a_write_waits_for_the_store_and_leaves_the_copy_behind) {
     save(0, Advice::at_once);
-    sole(0);
+    unshared(0);
     std::vector<Command> const reply = executor_.on(AboutToWrite{ValueId{0}});
     EXPECT_EQ(last(reply, CommandKind::wait).after, std::vector{CommandId{2}});
     EXPECT_EQ(text_of(finish({1, 2})), "release 200");
@@ -162,7 +170,7 @@ TEST_F(Encoded, a_write_waits_for_the_store_and_leaves_the_copy_behind) {
 
 TEST_F(Encoded, an_encode_that_fails_after_a_write_is_the_copy_s_own_matter) {
     save(0, Advice::at_once);
-    sole(0);
+    unshared(0);
     (void)executor_.on(AboutToWrite{ValueId{0}});
     fail(1, "a third value");
     EXPECT_FALSE(says(fail(2, "a third value"), CommandKind::note)) << "the tier is not at fault";
@@ -171,7 +179,7 @@ TEST_F(Encoded, an_encode_that_fails_after_a_write_is_the_copy_s_own_matter) {
 
 TEST_F(Encoded, after_an_encode_that_failed_it_leaves_as_it_is) {
     save(0, Advice::at_once);
-    sole(0);
+    unshared(0);
     EXPECT_TRUE(says(fail(1, "element 3 is not a number"), CommandKind::note, "element 3"));
     std::vector<Command> const reply = fail(2, "element 3 is not a number");
     EXPECT_EQ(text_of(reply), "release 200");
@@ -184,7 +192,7 @@ TEST_F(Encoded, after_an_encode_that_failed_it_leaves_as_it_is) {
 
 TEST_F(Encoded, an_encode_given_up_without_a_fault_says_nothing) {
     save(0, Advice::at_once);
-    sole(0);
+    unshared(0);
     EXPECT_TRUE(fail(1, "").empty());
     EXPECT_EQ(text_of(fail(2, "")), "release 200");
 }
@@ -192,11 +200,11 @@ TEST_F(Encoded, an_encode_given_up_without_a_fault_says_nothing) {
 TEST_F(Encoded, a_place_without_room_is_no_fault_of_the_code) {
     save(0, Advice::at_once);
     save(1, Advice::at_once);
-    sole(0);
+    unshared(0);
     fail(0, "the disk is full");
     fail(1, "the disk is full");
     EXPECT_TRUE(says(fail(2, "the disk is full"), CommandKind::note, "nvme tier takes no more"));
-    EXPECT_EQ(text_of(sole(1)), "") << "the place is closed until the next step";
+    EXPECT_EQ(text_of(unshared(1)), "") << "the place is closed until the next step";
     (void)executor_.on(Begin{1});
     EXPECT_EQ(text_of(short_of(1)).substr(0, 12), "reserve 200,") << "encoded all the same";
 }
@@ -204,16 +212,16 @@ TEST_F(Encoded, a_place_without_room_is_no_fault_of_the_code) {
 TEST_F(Encoded, a_store_that_failed_after_its_encode_closes_the_place) {
     save(0, Advice::at_once);
     save(1, Advice::at_once);
-    sole(0);
+    unshared(0);
     finish({1});
     EXPECT_TRUE(says(fail(2, "bad disk"), CommandKind::note, "takes no more (bad disk)"));
-    EXPECT_EQ(text_of(sole(1)), "");
+    EXPECT_EQ(text_of(unshared(1)), "");
 }
 
 TEST_F(Encoded, a_read_ahead_given_up_waits_for_its_decode) {
     for (std::int64_t id = 0; id < 2; ++id) {
         save(id, Advice::at_once);
-        sole(id);
+        unshared(id);
     }
     finish({1, 2, 4, 5});
     (void)short_of(1001);  // both are dropped
@@ -261,16 +269,17 @@ TEST_F(Encoded, a_refusal_judges_the_length_encoded) {
         (void
         )executor.on(Saved{ValueId{0}, kRaw, {"a", 0, 0}, full, encoded_bytes, Advice::when_asked});
         (void)executor.on(Point{{ValueId{0}}, full});
-        return last(executor.on(Short{1, full}), CommandKind::raise).text;
+        return last(executor.on(Short{1, full}), CommandKind::raise).told;
     };
-    EXPECT_NE(refusal(200).find("the NVMe budget is full"), std::string::npos) << refusal(200);
-    EXPECT_NE(refusal(400).find("too long for NVMe"), std::string::npos) << refusal(400);
+    EXPECT_EQ(std::get<Refusal>(refusal(200)).nvme.state, PoolState::full);
+    EXPECT_EQ(std::get<Refusal>(refusal(400)).nvme.state, PoolState::too_short);
+    EXPECT_EQ(std::get<Refusal>(refusal(400)).host.state, PoolState::absent);
 }
 
 TEST_F(Encoded, more_of_them_fit_where_they_wait) {
     for (std::int64_t id = 0; id < 9; ++id) {
         save(id, Advice::at_once);
-        EXPECT_NE(text_of(sole(id)), "") << id;
+        EXPECT_NE(text_of(unshared(id)), "") << id;
     }
     EXPECT_EQ(on_nvme(), 9 * kEncoded);
 }
@@ -279,14 +288,14 @@ using Advised = Encoded;
 
 TEST_F(Advised, never_stays_though_room_is_asked_for) {
     save(0, Advice::never);
-    sole(0);
+    unshared(0);
     EXPECT_TRUE(says(short_of(1), CommandKind::raise));
 }
 
 TEST_F(Advised, the_last_resort_leaves_after_all_others_and_only_for_room) {
     for (std::int64_t id = 0; id < 9; ++id) {
         save(id, id == 0 ? Advice::last_resort : Advice::when_asked);
-        std::vector<Command> const reply = sole(id);
+        std::vector<Command> const reply = unshared(id);
         EXPECT_FALSE(says(reply, CommandKind::store) && reply.front().value == ValueId{0});
     }
     std::vector<Command> const others = short_of(8 * kRaw);
@@ -297,11 +306,11 @@ TEST_F(Advised, the_last_resort_leaves_after_all_others_and_only_for_room) {
     EXPECT_EQ(last(short_of(9 * kRaw), CommandKind::store).value, ValueId{0});
 }
 
-TEST_F(Advised, at_once_leaves_when_it_is_sole) {
+TEST_F(Advised, at_once_leaves_when_it_is_unshared) {
     save(0, Advice::when_asked);
     save(1, Advice::at_once);
-    EXPECT_EQ(text_of(sole(0)), "");
-    EXPECT_NE(text_of(sole(1)), "");
+    EXPECT_EQ(text_of(unshared(0)), "");
+    EXPECT_NE(text_of(unshared(1)), "");
 }
 
 TEST_F(Advised, a_plan_overrides_what_it_knows) {
@@ -331,8 +340,8 @@ TEST_F(Advised, nothing_is_told_later_while_a_value_waits_to_leave_at_once) {
     EXPECT_TRUE(executor_.may_be_told_later(kRaw, Advice::last_resort));
     EXPECT_FALSE(executor_.may_be_told_later(kRaw, Advice::at_once));
     save(0, Advice::at_once);
-    EXPECT_FALSE(executor_.may_be_told_later(2 * kRaw)) << "a point must tell that it is sole";
-    sole(0);
+    EXPECT_FALSE(executor_.may_be_told_later(2 * kRaw)) << "a point must tell that it is unshared";
+    unshared(0);
     EXPECT_FALSE(executor_.may_be_told_later(2 * kRaw)) << "a store is under way";
     finish({1, 2});
     (void)executor_.on(Dropped{ValueId{0}});

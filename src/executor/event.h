@@ -47,7 +47,7 @@ struct PhaseBegan {
 /// A point of the program: which values only the saved graph still holds, so that dropping them
 /// gives their bytes back.
 struct Point {
-    std::vector<ValueId> sole;
+    std::vector<ValueId> unshared;
     Usage usage;
     bool operator==(Point const&) const = default;
 };

@@ -70,6 +70,11 @@ TEST(EventText, every_command_reads_as_written) {
         Command command;
         command.id = CommandId{kind};
         command.kind = static_cast<CommandKind>(kind);
+        if (command.kind == CommandKind::raise) {
+            command.told = Refusal{};
+        } else if (command.kind == CommandKind::note) {
+            command.told = Notice{};
+        }
         EXPECT_EQ(*parse_command(to_text(command)), command);
         command.lane = Lane::nvme_read;
         command.work = SideWork::decode;
@@ -79,9 +84,33 @@ TEST(EventText, every_command_reads_as_written) {
         command.size_bytes = 4096;
         command.after = {CommandId{1}, CommandId{2}};
         command.optional = true;
-        command.text = "why";
         EXPECT_EQ(*parse_command(to_text(command)), command);
     }
+}
+
+TEST(EventText, every_refusal_and_notice_reads_as_written) {
+    Command raise;
+    raise.id = CommandId{1};
+    raise.kind = CommandKind::raise;
+    for (NoRoom const why :
+         {NoRoom::moves_nothing, NoRoom::no_pool, NoRoom::pools_full, NoRoom::nothing_to_move}) {
+        Refusal refusal{why, 1, 2, 3, 4, 5, 6};
+        if (why == NoRoom::pools_full) {
+            refusal.host = {PoolState::full, ""};
+            refusal.nvme = {PoolState::failed, "no space left"};
+        }
+        raise.told = refusal;
+        EXPECT_EQ(*parse_command(to_text(raise)), raise);
+    }
+    Command note = raise;
+    note.kind = CommandKind::note;
+    for (NoticeCode const code :
+         {NoticeCode::pool_closed, NoticeCode::not_encoded, NoticeCode::not_loaded}) {
+        note.told = Notice{code, Pool::nvme, "why"};
+        EXPECT_EQ(*parse_command(to_text(note)), note);
+    }
+    EXPECT_FALSE(parse_command(R"({"c":"raise","id":0,"lane":"compute"})").ok());
+    EXPECT_FALSE(parse_command(R"({"c":"note","id":0,"lane":"compute"})").ok());
 }
 
 TEST(EventText, every_advice_and_work_reads_as_written) {
@@ -136,7 +165,7 @@ TEST(EventText, errors_name_the_field) {
         "advice must be one of never, last_resort, when_asked, at_once"
     );
     EXPECT_NE(parse_event(saved + R"("encoded_bytes":-1})").error().what, "");
-    EXPECT_FALSE(parse_log_header(R"({"spillway_events":2,"options":{}})").ok());
+    EXPECT_FALSE(parse_log_header(R"({"spillway_events":3,"options":{}})").ok());
 }
 
 TEST(EventLog, reads_as_written) {

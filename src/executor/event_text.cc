@@ -19,6 +19,9 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
+/// docs/formats/events.md says what changed with each.
+constexpr std::int64_t kEventsVersion = 2;
+
 /// Sums over a whole log stay far from overflow.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
 
@@ -65,7 +68,7 @@ void put(OrderedJson& json, PhaseBegan const& event) {
     put(json, event.usage);
 }
 void put(OrderedJson& json, Point const& event) {
-    json["sole"] = to_json(event.sole);
+    json["unshared"] = to_json(event.unshared);
     put(json, event.usage);
 }
 void put(OrderedJson& json, Saved const& event) {
@@ -136,8 +139,8 @@ PhaseBegan read_phase(JsonView const& view) {
 }
 
 Point read_point(JsonView const& view) {
-    view.only({"e", "sole", "used_bytes", "peak_bytes"});
-    return {read_values(view.at("sole")), read_usage(view)};
+    view.only({"e", "unshared", "used_bytes", "peak_bytes"});
+    return {read_values(view.at("unshared")), read_usage(view)};
 }
 
 Saved read_saved(JsonView const& view) {
@@ -201,6 +204,90 @@ OfValue read_of_value(JsonView const& view) {
     return {read_value(view)};
 }
 
+OrderedJson to_json(PoolRefusal const& refusal) {
+    OrderedJson json{{"state", name_of(refusal.state)}};
+    if (!refusal.error.empty()) {
+        json["error"] = refusal.error;
+    }
+    return json;
+}
+
+OrderedJson to_json(Refusal const& refusal) {
+    OrderedJson json{
+        {"why", name_of(refusal.why)},
+        {"asked_bytes", refusal.asked_bytes},
+        {"used_bytes", refusal.used_bytes},
+        {"limit_bytes", refusal.limit_bytes},
+        {"freed_bytes", refusal.freed_bytes},
+        {"needed_bytes", refusal.needed_bytes},
+        {"held_bytes", refusal.held_bytes}};
+    if (refusal.why == NoRoom::pools_full) {
+        json["host"] = to_json(refusal.host);
+        json["nvme"] = to_json(refusal.nvme);
+    }
+    return json;
+}
+
+OrderedJson to_json(Notice const& notice) {
+    OrderedJson json{{"code", name_of(notice.code)}};
+    if (notice.pool != Pool::device) {
+        json["pool"] = name_of(notice.pool);
+    }
+    json["error"] = notice.error;
+    return json;
+}
+
+Pool read_pool(JsonView const& view) {
+    return static_cast<Pool>(view.one_of({"device", "host", "nvme"}));
+}
+
+PoolRefusal read_pool_refusal(JsonView const& view) {
+    view.only({"state", "error"});
+    return {
+        static_cast<PoolState>(view.at("state").one_of({"absent", "full", "failed", "too_short"})),
+        view.has("error") ? view.at("error").text() : ""};
+}
+
+Refusal read_refusal(JsonView const& view) {
+    view.only(
+        {"why",
+         "asked_bytes",
+         "used_bytes",
+         "limit_bytes",
+         "freed_bytes",
+         "needed_bytes",
+         "held_bytes",
+         "host",
+         "nvme"}
+    );
+    Refusal refusal;
+    refusal.why = static_cast<NoRoom>(
+        view.at("why").one_of({"moves_nothing", "no_pool", "pools_full", "nothing_to_move"})
+    );
+    refusal.asked_bytes = read_bytes(view.at("asked_bytes"));
+    refusal.used_bytes = read_bytes(view.at("used_bytes"));
+    refusal.limit_bytes = read_bytes(view.at("limit_bytes"));
+    refusal.freed_bytes = read_bytes(view.at("freed_bytes"));
+    refusal.needed_bytes = read_bytes(view.at("needed_bytes"));
+    refusal.held_bytes = read_bytes(view.at("held_bytes"));
+    if (refusal.why == NoRoom::pools_full) {
+        refusal.host = read_pool_refusal(view.at("host"));
+        refusal.nvme = read_pool_refusal(view.at("nvme"));
+    }
+    return refusal;
+}
+
+Notice read_notice(JsonView const& view) {
+    view.only({"code", "pool", "error"});
+    Notice notice;
+    notice.code =
+        static_cast<NoticeCode>(view.at("code").one_of({"pool_closed", "not_encoded", "not_loaded"})
+        );
+    notice.pool = view.has("pool") ? read_pool(view.at("pool")) : Pool::device;
+    notice.error = view.at("error").text();
+    return notice;
+}
+
 using EventReader = Event (*)(JsonView const&);
 
 // In the order of `kEvents`.
@@ -242,7 +329,8 @@ Command read_command(JsonView const& view) {
          "size_bytes",
          "after",
          "optional",
-         "text"}
+         "refusal",
+         "notice"}
     );
     Command command;
     command.kind = static_cast<CommandKind>(view.at("c").one_of(
@@ -262,7 +350,7 @@ Command read_command(JsonView const& view) {
         command.block = BlockId{view.at("block").integer()};
     }
     if (view.has("pool")) {
-        command.pool = static_cast<Pool>(view.at("pool").one_of({"device", "host", "nvme"}));
+        command.pool = read_pool(view.at("pool"));
     }
     command.size_bytes = view.has("size_bytes") ? read_bytes(view.at("size_bytes")) : 0;
     if (view.has("after")) {
@@ -271,7 +359,11 @@ Command read_command(JsonView const& view) {
         }
     }
     command.optional = view.has("optional") && view.at("optional").boolean();
-    command.text = view.has("text") ? view.at("text").text() : "";
+    if (command.kind == CommandKind::raise) {
+        command.told = read_refusal(view.at("refusal"));
+    } else if (command.kind == CommandKind::note) {
+        command.told = read_notice(view.at("notice"));
+    }
     return command;
 }
 
@@ -294,7 +386,7 @@ ExecutorState read_state(JsonView const& view) {
     state.in_backward = view.at("in_backward").boolean();
     std::set<Pool> told;
     for (JsonView const& pool : view.at("told_full").items()) {
-        told.insert(static_cast<Pool>(pool.one_of({"device", "host", "nvme"})));
+        told.insert(read_pool(pool));
     }
     state.told_full.assign(told.begin(), told.end());
     return state;
@@ -304,7 +396,7 @@ ExecutorState read_state(JsonView const& view) {
 
 std::string log_header(ExecutorOptions const& options, ExecutorState const& state) {
     OrderedJson json{
-        {"spillway_events", 1},
+        {"spillway_events", kEventsVersion},
         {"options",
          {{"chooser", name_of(options.chooser)},
           {"device_bytes", options.device_bytes},
@@ -359,8 +451,11 @@ std::string to_text(Command const& command) {
     if (command.optional) {
         json["optional"] = true;
     }
-    if (!command.text.empty()) {
-        json["text"] = command.text;
+    if (auto const* const refusal = std::get_if<Refusal>(&command.told)) {
+        json["refusal"] = to_json(*refusal);
+    }
+    if (auto const* const notice = std::get_if<Notice>(&command.told)) {
+        json["notice"] = to_json(*notice);
     }
     return json_line(json);
 }
@@ -368,8 +463,8 @@ std::string to_text(Command const& command) {
 Result<LogHeader> parse_log_header(std::string_view line) {
     JsonDocument document(line, "event log");
     JsonView const root = document.root();
+    root.version("spillway_events", kEventsVersion);
     root.only({"spillway_events", "options", "state"});
-    static_cast<void>(root.at("spillway_events").integer(1, 1));
     JsonView const view = root.at("options");
     view.only({"chooser", "device_bytes", "host_bytes", "nvme_bytes", "nvme_value_bytes"});
     LogHeader header;

@@ -160,12 +160,12 @@ void Executor::Impl::take(Saved const& event) {
 
 void Executor::Impl::take(Point const& event) {
     see(event.usage);
-    for (ValueId const id : event.sole) {
+    for (ValueId const id : event.unshared) {
         Value* const value = values_.find(id);
-        if (value == nullptr || value->sole || value->orphan) {
+        if (value == nullptr || value->unshared || value->orphan) {
             continue;
         }
-        values_.alter(id, *value, [](Value& v) { v.sole = true; });
+        values_.alter(id, *value, [](Value& v) { v.unshared = true; });
         if (value->choice.advice == Advice::at_once && value->away == Away::none) {
             (void)start_store(id, false);
         }
@@ -201,7 +201,7 @@ void Executor::Impl::take(Need const& event) {
     }
     values_.alter(event.value, *value, [&](Value& v) {
         v.device = OnDevice::held;
-        v.sole = false;
+        v.unshared = false;
         v.fetched = true;
         v.distance = distance_by_age(event.value);
     });
@@ -328,15 +328,15 @@ void Executor::Impl::take(Failed const& event) {
         case Work::load:
             --value.loads;
             if (value.load_fence == event.command && !event.why.empty()) {
-                say(CommandKind::note, Lane::compute).text =
-                    "a load failed (" + event.why + "); if it was read ahead, it is tried again";
+                say(CommandKind::note, Lane::compute).told =
+                    Notice{NoticeCode::not_loaded, Pool::device, event.why};
             }
             a_load_ended(event.command, flight, false);
             return;
         case Work::drop:
             values_.alter(flight.value, value, [](Value& v) {
                 v.device = OnDevice::held;
-                v.sole = true;
+                v.unshared = true;
             });
             return;
     }

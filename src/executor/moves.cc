@@ -277,65 +277,49 @@ std::int64_t Executor::Impl::store_and_drop(std::int64_t missing_bytes, bool las
     return freed;
 }
 
-std::string Executor::Impl::why_full(Pool pool) const {
-    std::string const name = pool == Pool::host ? "host" : "NVMe";
-    auto const refusal = refusals_.find(pool);
-    return refusal == refusals_.end() ? "the " + name + " budget is full"
-                                      : name + " takes no more (" + refusal->second + ")";
-}
-
-/// Why values that could leave cannot.
-std::string Executor::Impl::why_full() {
-    if (!ledger_.exists(Pool::nvme)) {
-        return why_full(Pool::host);
+/// Why values that could leave cannot leave for `pool`.
+PoolRefusal Executor::Impl::refusal_of(Pool pool) {
+    if (!ledger_.exists(pool)) {
+        return {};
     }
-    std::string const of_host =
-        ledger_.exists(Pool::host) ? why_full(Pool::host) + ", and " : std::string();
-    auto const is_long = [this](auto const& entry) {
-        return ledger_.is_too_large(Pool::nvme, values_.find(entry.second)->away_bytes());
+    auto const is_long = [&](auto const& entry) {
+        return ledger_.is_too_large(pool, values_.find(entry.second)->away_bytes());
     };
     auto const all_are = [&](auto const& entries) {
         return std::all_of(entries.begin(), entries.end(), is_long);
     };
     if (all_are(values_.storable()) && all_are(values_.last_resort())) {
-        return of_host + "what is left is too long for NVMe";
+        return {PoolState::too_short, ""};
     }
-    return of_host + why_full(Pool::nvme);
+    auto const refusal = refusals_.find(pool);
+    return refusal == refusals_.end() ? PoolRefusal{PoolState::full, ""}
+                                      : PoolRefusal{PoolState::failed, refusal->second};
 }
 
 /// Nothing eligible is left: the reply is one `raise`, and what was started for room stays done.
 void Executor::Impl::refuse(Short const& event, std::int64_t freed_bytes) {
-    // Whole pages: a limit is rounded down to them, and what is told here may become one.
-    std::int64_t const needed =
-        round_up(event.usage.used_bytes - freed_bytes + event.size_bytes, kPageBytes);
-    std::string reason;
+    Refusal refusal{
+        .asked_bytes = event.size_bytes,
+        .used_bytes = event.usage.used_bytes,
+        .limit_bytes = options_.device_bytes,
+        .freed_bytes = freed_bytes,
+        // Whole pages: a limit is rounded down to them, and what is told here may become one.
+        .needed_bytes =
+            round_up(event.usage.used_bytes - freed_bytes + event.size_bytes, kPageBytes)};
     ValueId held;
     if (options_.chooser == ChooserKind::keep_all) {
-        reason = "policy keep_all moves nothing";
+        refusal.why = NoRoom::moves_nothing;
     } else if (!ledger_.exists(Pool::host) && !ledger_.exists(Pool::nvme)) {
-        reason =
-            "there is no host or NVMe budget to move anything to (give an NVMe folder, nvme, or "
-            "host_budget)";
+        refusal.why = NoRoom::no_pool;
     } else if (!values_.storable().empty() || !values_.last_resort().empty()) {
-        reason = why_full();
+        refusal.why = NoRoom::pools_full;
+        refusal.host = refusal_of(Pool::host);
+        refusal.nvme = refusal_of(Pool::nvme);
     } else {
-        reason = "nothing else can leave";
-        if (values_.held_bytes() > 0) {
-            held = values_.largest_held();
-            reason += ": " + format_size(values_.held_bytes()) +
-                      " of saved tensors are in use elsewhere, too (by the operator that runs, a "
-                      "variable, a list, a module's attribute or a checkpoint)";
-        }
+        refusal.held_bytes = values_.held_bytes();
+        held = refusal.held_bytes > 0 ? values_.largest_held() : ValueId{};
     }
-    std::int64_t const missing = needed - options_.device_bytes;
-    say(CommandKind::raise, Lane::compute, held).text =
-        "asked for " + format_size(event.size_bytes) + " with " +
-        format_size(event.usage.used_bytes) + " of " + format_size(options_.device_bytes) +
-        " in use" +
-        (freed_bytes > 0 ? ", " + format_size(freed_bytes) + " of which can leave" : "") +
-        (options_.device_bytes > 0 ? ": " + format_size(missing) + " too few" : "") +
-        "; at least " + format_size(needed) + " are needed here (" + std::to_string(needed) +
-        " bytes), and " + reason;
+    say(CommandKind::raise, Lane::compute, held).told = std::move(refusal);
 }
 
 void Executor::Impl::release_block(Value const& value) {
@@ -392,9 +376,8 @@ void Executor::Impl::away_refused(Value const& value, Failed const& event) {
     ledger_.close(value.pool);
     refusals_.emplace(value.pool, event.why);
     if (told_full_.insert(value.pool).second) {
-        say(CommandKind::note, Lane::compute).text =
-            "the " + std::string(name_of(value.pool)) + " tier takes no more (" + event.why +
-            "); what does not fit elsewhere stays on the device";
+        say(CommandKind::note, Lane::compute).told =
+            Notice{NoticeCode::pool_closed, value.pool, event.why};
     }
 }
 
@@ -406,8 +389,8 @@ void Executor::Impl::encode_failed(ValueId id, Value& value, Failed const& event
     }
     values_.alter(id, value, [](Value& v) { v.encoded_bytes = 0; });
     if (!event.why.empty()) {
-        say(CommandKind::note, Lane::compute).text =
-            "a tensor could not be encoded (" + event.why + "); it goes as it is";
+        say(CommandKind::note, Lane::compute).told =
+            Notice{NoticeCode::not_encoded, Pool::device, event.why};
     }
 }
 

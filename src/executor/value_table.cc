@@ -36,7 +36,7 @@ ValueTable::Order* ValueTable::view_of(Value const& value) {
     if (value.device == OnDevice::returning) {
         return &droppable_;
     }
-    if (!value.sole) {
+    if (!value.unshared) {
         return nullptr;
     }
     if (value.away != Away::none) {

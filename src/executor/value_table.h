@@ -41,7 +41,7 @@ struct Value {
     CommandId load_fence{};  ///< of the decode, where there is one
     bool load_ended = true;  ///< the one of `load_fence`
     std::int32_t loads = 0;  ///< in flight; those given up are among them
-    bool sole = false;       ///< dropping it gives its bytes back
+    bool unshared = false;   ///< dropping it gives its bytes back
     bool orphan = false;     ///< nothing refers to it; it waits for its copies in flight
     bool fetched = false;    ///< backward had it; not read ahead again
 
@@ -74,7 +74,7 @@ class ValueTable {
         file(id, value);
     }
 
-    /// Held, sole, without a copy: may be stored when asked.
+    /// Held, unshared, without a copy: may be stored when asked.
     [[nodiscard]] Order const& storable() const { return storable_; }
     /// As storable, but only before an allocation fails.
     [[nodiscard]] Order const& last_resort() const { return last_resort_; }

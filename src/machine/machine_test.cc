@@ -92,7 +92,8 @@ TEST(Machine, parser_names_the_field) {
     Result<Machine> const parsed = parse_machine(R"({"spillway_machine": 2})");
     ASSERT_FALSE(parsed.ok());
     EXPECT_EQ(
-        parsed.error().message(), "machine: spillway_machine must be a whole number from 1 to 1"
+        parsed.error().message(),
+        "machine: the text is of format version 2; this Spillway reads version 1 only"
     );
 }
 

@@ -88,8 +88,8 @@ std::string to_json_text(Machine const& machine) {
 Result<Machine> parse_machine(std::string_view text) {
     JsonDocument document(text, "machine");
     JsonView const root = document.root();
+    root.version("spillway_machine", 1);
     root.only({"spillway_machine", "name", "tiers", "links", "groups"});
-    static_cast<void>(root.at("spillway_machine").integer(1, 1));
     Machine machine;
     machine.name = root.at("name").text();
     for (JsonView const& view : root.at("tiers").items()) {

@@ -48,11 +48,11 @@ OrderedJson to_json(Plan const& plan) {
 }
 
 Plan read_plan(JsonView const& view) {
+    view.version("spillway_plan", 1);
     view.only(
         {"spillway_plan", "predicted_step_ns", "predicted_peak_bytes", "bound_step_ns", "fates"}
     );
     Plan plan;
-    plan.version = static_cast<std::int32_t>(view.at("spillway_plan").integer(1, 1));
     plan.predicted_step_ns = view.at("predicted_step_ns").integer();
     plan.predicted_peak_bytes = view.at("predicted_peak_bytes").integer();
     plan.bound_step_ns = view.at("bound_step_ns").integer();

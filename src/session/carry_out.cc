@@ -87,9 +87,9 @@ Result<void> Loop::execute(Command const& command) {
             drop(command);
             return {};
         case CommandKind::raise:
-            return Error{Errc::out_of_memory, command.text + largest_held(command.value), ""};
+            return refuse(command);
         case CommandKind::note:
-            say_once(command.text);
+            say_once(words_of(std::get<Notice>(command.told)));
             return {};
         case CommandKind::wait:
             break;
@@ -97,9 +97,15 @@ Result<void> Loop::execute(Command const& command) {
     return {};
 }
 
-/// For the end of a refusal.
-std::string Loop::largest_held(ValueId value) const {
-    return value.valid() ? ", the largest is " + driver_.describe(value) : "";
+Error Loop::refuse(Command const& command) {
+    auto const& refusal = std::get<Refusal>(command.told);
+    std::string words = words_of(refusal);
+    if (command.value.valid()) {
+        words += ", the largest is " + driver_.describe(command.value);
+    }
+    std::lock_guard const lock(mutex_);
+    refusal_ = refusal;
+    return {Errc::out_of_memory, std::move(words), ""};
 }
 
 void Loop::reserve(Command const& command) {

@@ -36,7 +36,7 @@ class Driver {
 
     /// Values that only the saved graph holds now and that were not told so before (or were handed
     /// out since). Looks at `at_most` candidates.
-    [[nodiscard]] virtual std::vector<ValueId> newly_sole(std::size_t at_most) = 0;
+    [[nodiscard]] virtual std::vector<ValueId> newly_unshared(std::size_t at_most) = 0;
 
     /// Asked before the session's own values leave for an allocation of `size_bytes`: where another
     /// budget than the session's own is what stops it, makes room there. Asked once more, as the

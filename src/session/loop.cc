@@ -20,7 +20,7 @@ namespace spillway {
 
 namespace {
 
-/// How many not yet sole values are looked at for every saved one: more than one, so that their
+/// How many not yet unshared values are looked at for every saved one: more than one, so that their
 /// number does not grow.
 constexpr std::size_t kLooksPerSave = 3;
 
@@ -308,13 +308,13 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs cons
         }
     }
     if (!told_later) {
-        std::vector<ValueId> sole = driver_.newly_sole(kLooksPerSave);
+        std::vector<ValueId> unshared = driver_.newly_unshared(kLooksPerSave);
         std::lock_guard const lock(mutex_);
         tell_backlog(commands);
         Usage const now = usage();
         tell(save_event({value, size_bytes, std::move(slot), as}, now), commands);
-        if (!sole.empty()) {
-            tell(Point{std::move(sole), now}, commands);
+        if (!unshared.empty()) {
+            tell(Point{std::move(unshared), now}, commands);
         }
     }
     carry_out(commands);
@@ -369,7 +369,7 @@ bool Loop::has_failed(CommandId command) const {
 /// One answer to an allocation that did not fit.
 Result<void> Loop::make_room_once(std::int64_t size_bytes) {
     std::vector<Command> commands;
-    std::vector<ValueId> sole = driver_.newly_sole(std::numeric_limits<std::size_t>::max());
+    std::vector<ValueId> unshared = driver_.newly_unshared(std::numeric_limits<std::size_t>::max());
     std::int64_t const used_before = device_->used_bytes();
     collect();
     {
@@ -377,8 +377,8 @@ Result<void> Loop::make_room_once(std::int64_t size_bytes) {
         take_queued(commands);
         tell_backlog(commands);
         Usage const now = usage();
-        if (!sole.empty()) {
-            tell(Point{std::move(sole), now}, commands);
+        if (!unshared.empty()) {
+            tell(Point{std::move(unshared), now}, commands);
         }
         std::int64_t const room = options_.executor.device_bytes - now.used_bytes;
         bool const came_free = now.used_bytes < used_before;

@@ -121,6 +121,8 @@ class Loop {
     void settle();
 
     [[nodiscard]] Report report();
+    /// Why an allocation was refused, the last time; none: never.
+    [[nodiscard]] std::optional<Refusal> last_refusal();
     /// That compute has waited, for whatever cause.
     [[nodiscard]] std::int64_t stalled_ns() const;
     /// Where values have been since `begin_journeys`, where the trace is kept.
@@ -171,7 +173,7 @@ class Loop {
     [[nodiscard]] bool has_failed(CommandId command) const;
     [[nodiscard]] Error const* failure_of(Command const& command);
     void fail(Command const& command, Error const& error);
-    [[nodiscard]] std::string largest_held(ValueId value) const;
+    [[nodiscard]] Error refuse(Command const& command);
     void reserve(Command const& command);
     void release(Command const& command);
     void store(Command const& command);
@@ -220,6 +222,7 @@ class Loop {
     Backlog backlog_;
     std::vector<ValueId> dropped_now_;  ///< empty between calls
     std::unordered_map<CommandId, Error> failed_;
+    std::optional<Refusal> refusal_;  ///< the last one
     std::unordered_map<CommandId, Moving> in_flight_;
     std::unordered_map<ValueId, Returning> returning_;
     std::atomic<std::int64_t> returning_bytes_ = 0;   ///< of those

@@ -305,7 +305,8 @@ TEST(LoopCodecs, what_is_to_leave_at_once_leaves_under_a_roomy_cap) {
         auto const leave = std::count_if(journeys.begin(), journeys.end(), [](auto const& entry) {
             return entry.second.codec.has_value();
         });
-        EXPECT_EQ(leave, advice == Advice::at_once ? 3 : 0) << "the last one was not told as sole";
+        EXPECT_EQ(leave, advice == Advice::at_once ? 3 : 0)
+            << "the last one was not told as unshared";
         for (ValueId const value : values) {
             rig.done_with(value);
         }

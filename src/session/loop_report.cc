@@ -186,6 +186,11 @@ std::int64_t Loop::stalled_ns() const {
     return std::accumulate(causes.begin(), causes.end(), std::int64_t{0});
 }
 
+std::optional<Refusal> Loop::last_refusal() {
+    std::lock_guard const lock(mutex_);
+    return refusal_;
+}
+
 Report Loop::report() {
     std::lock_guard const lock(mutex_);
     see_peak();

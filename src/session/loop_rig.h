@@ -60,12 +60,14 @@ class Blocks final : public Driver {
     StreamId stream_of(ValueId) override { return {0}; }
     void drop(ValueId value) override { end(value); }
     void bind(ValueId value, void* memory) override { blocks_[value] = memory; }
-    std::vector<ValueId> newly_sole(std::size_t) override { return std::exchange(sole, {}); }
+    std::vector<ValueId> newly_unshared(std::size_t) override {
+        return std::exchange(unshared, {});
+    }
     std::string describe(ValueId value) const override {
         return "test value " + std::to_string(value.number);
     }
 
-    std::vector<ValueId> sole;  ///< what newly_sole will tell
+    std::vector<ValueId> unshared;  ///< what newly_unshared will tell
 
   private:
     void free_when_unheld(void* block) {
@@ -156,7 +158,7 @@ struct Rig {
         sizes[value] = size_bytes;
         driver->put(value, *block);
         loop->saved(value, device->size_of(*block), Slot{"test", 0, 0});
-        driver->sole.push_back(value);  // the next operator lets go of it
+        driver->unshared.push_back(value);  // the next operator lets go of it
         return value;
     }
 
@@ -171,7 +173,7 @@ struct Rig {
         std::memcpy(*block, values.data(), size);
         driver->put(value, *block);
         loop->saved(value, device->size_of(*block), Slot{"test", 0, 0}, as);
-        driver->sole.push_back(value);
+        driver->unshared.push_back(value);
         return value;
     }
     std::vector<float> floats_of(ValueId value, std::size_t count) const {

@@ -44,7 +44,7 @@ TEST(Loop, a_value_may_be_needed_again_and_again) {
         for (ValueId const value : values) {  // not the order that was guessed
             ASSERT_TRUE(rig.loop->need(value).ok());
             rig.expect_intact(value);
-            rig.driver->sole.push_back(value);
+            rig.driver->unshared.push_back(value);
             ASSERT_TRUE(rig.loop->make_room(1).ok());
         }
     }
@@ -66,7 +66,7 @@ TEST(Loop, what_the_program_wrote_leaves_and_comes_back_as_written) {
             if (writes) {
                 rig.write(value);
             }
-            rig.driver->sole.push_back(value);
+            rig.driver->unshared.push_back(value);
             ASSERT_TRUE(rig.loop->make_room(1).ok());
         }
     }

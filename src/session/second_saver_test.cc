@@ -69,7 +69,7 @@ TEST(SecondSaver, a_coded_copy_that_is_away_counts_no_more) {
     Rig rig(64_MiB);
     std::vector<float> const values = noise(1);
     ValueId const value = rig.save_floats(values, lossy(Advice::at_once)).value();
-    EXPECT_TRUE(rig.save(256_KiB).ok());  // now the first is told to be sole
+    EXPECT_TRUE(rig.save(256_KiB).ok());  // now the first is told to be unshared
     rig.loop->settle();
     EXPECT_FALSE(rig.loop->all_on_device());
     rig.loop->goes_raw(value);

@@ -60,7 +60,7 @@ void VirtualMemory::saved(
 void VirtualMemory::use_begins(ValueId value) {
     SimValue& entry = values_.at(value);
     entry.in_use = true;
-    entry.sole = false;
+    entry.unshared = false;
 }
 
 void VirtualMemory::written(ValueId value) {
@@ -180,7 +180,7 @@ void VirtualMemory::drop(Command const& command) {
         broken(text_of(command) + ": not on the device, or its copy is not stored");
         return;
     }
-    if (!value->sole || value->in_use) {
+    if (!value->unshared || value->in_use) {
         broken(text_of(command) + ": the program still holds it");
         return;
     }
@@ -230,9 +230,9 @@ std::int64_t VirtualMemory::droppable_bytes() const {
         auto const block = blocks_.find(value.block);
         bool const copied = block != blocks_.end() && block->second.state != BlockState::failed &&
                             !block->second.stale;
-        bool const sole = value.place == Place::held && value.alive && value.sole && copied;
+        bool const unshared = value.place == Place::held && value.alive && value.unshared && copied;
         bool const leaving = !value.alive && value.place != Place::none;
-        sum += sole || leaving || value.place == Place::returning ? value.size_bytes : 0;
+        sum += unshared || leaving || value.place == Place::returning ? value.size_bytes : 0;
     }
     return sum;
 }
@@ -251,7 +251,7 @@ std::int64_t VirtualMemory::storable_bytes(std::int64_t room_bytes) const {
     std::int64_t largest = -1;
     for (auto const& [id, value] : values_) {
         bool const has_copy = blocks_.contains(value.block);
-        if (value.place == Place::held && value.alive && value.sole && value.may_leave &&
+        if (value.place == Place::held && value.alive && value.unshared && value.may_leave &&
             !has_copy && value.away_bytes() <= room_bytes) {
             largest = std::max(largest, value.size_bytes);
         }

@@ -43,7 +43,7 @@ class VirtualMemory {
         std::int64_t encoded_bytes = 0,
         bool may_leave = true
     );
-    void became_sole(ValueId value) { values_.at(value).sole = true; }
+    void became_unshared(ValueId value) { values_.at(value).unshared = true; }
     void use_begins(ValueId value);
     /// The program writes what it uses: a copy of it is none any more.
     void written(ValueId value);
@@ -74,12 +74,12 @@ class VirtualMemory {
     [[nodiscard]] std::int64_t take_recent_peak();
     /// Device bytes of values, returning ones included.
     [[nodiscard]] std::int64_t held_bytes() const { return held_bytes_; }
-    /// Device bytes that waiting and dropping would free: sole values whose copy is stored or under
-    /// way, returning ones, and dropped ones that a copy still reads.
+    /// Device bytes that waiting and dropping would free: unshared values whose copy is stored or
+    /// under way, returning ones, and dropped ones that a copy still reads.
     [[nodiscard]] std::int64_t droppable_bytes() const;
     /// The largest free room of an away pool for one value.
     [[nodiscard]] std::int64_t away_room_bytes() const;
-    /// The largest sole value without a copy that fits into `room_bytes`; -1: none.
+    /// The largest unshared value without a copy that fits into `room_bytes`; -1: none.
     [[nodiscard]] std::int64_t storable_bytes(std::int64_t room_bytes) const;
 
     /// Checked at the end of a run, when every value was dropped and all lanes are idle.
@@ -105,7 +105,7 @@ class VirtualMemory {
         CommandId load;        ///< the last that was given
         bool loaded = false;   ///< its bytes are as they were, or as its code gives them back
         bool refused = false;  ///< its last reserve found no room
-        bool sole = false;
+        bool unshared = false;
         bool in_use = false;
         bool alive = true;
         bool may_leave = true;

@@ -25,7 +25,7 @@ class CodedMemory : public testing::Test {
     CodedMemory() {
         memory_.allocate(kRaw);
         memory_.saved(kValue, kRaw, kEncoded);
-        memory_.became_sole(kValue);
+        memory_.became_unshared(kValue);
     }
     static Command command(std::int64_t id, CommandKind kind, Lane lane, std::int64_t size_bytes) {
         Command made;

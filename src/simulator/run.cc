@@ -220,11 +220,11 @@ void SimulatorRun::end_point(TracePoint const& point) {
         memory_.use_ends(id_of(value));
     }
     Point event;
-    for (ValueId const value : point.sole) {
-        event.sole.push_back(id_of(value));
-        memory_.became_sole(id_of(value));
+    for (ValueId const value : point.unshared) {
+        event.unshared.push_back(id_of(value));
+        memory_.became_unshared(id_of(value));
     }
-    if (!event.sole.empty()) {
+    if (!event.unshared.empty()) {
         deliver();
         event.usage = usage();
         ask(event);

@@ -62,7 +62,7 @@ void SimulatorRun::execute_now(Command const& command) {
             drop(command);
             return;
         case CommandKind::raise:
-            refuse(command.text);
+            refuse(words_of(std::get<Refusal>(command.told)));
             return;
         case CommandKind::run:
             run_work(command);

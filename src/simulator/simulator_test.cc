@@ -25,7 +25,7 @@ Machine box() {
 }
 
 /// Saves `layers` values of 1000 bytes, one a point, and needs them in the other order. Each is
-/// sole when the next is saved. The floor is 100 bytes.
+/// unshared when the next is saved. The floor is 100 bytes.
 Trace chain(std::int64_t layers, std::int64_t duration_ns) {
     Trace trace;
     trace.name = "chain";
@@ -35,7 +35,7 @@ Trace chain(std::int64_t layers, std::int64_t duration_ns) {
         );
         TracePoint point{.duration_ns = duration_ns, .floor_bytes = 100, .saved = {ValueId{i}}};
         if (i > 0) {
-            point.sole = {ValueId{i - 1}};
+            point.unshared = {ValueId{i - 1}};
         }
         trace.points.push_back(point);
     }
@@ -195,7 +195,7 @@ TEST(Simulator, encoded_values_cross_the_links_with_fewer_bytes) {
     Trace const trace = chain(8, 10);
     SimulationResult const raw = run(trace, kTight, encoding(trace, 0));
     SimulationResult const coded = run(trace, kTight, encoding(trace, 250));
-    EXPECT_EQ(coded.encodes, 7);  // the last is never sole
+    EXPECT_EQ(coded.encodes, 7);  // the last is never unshared
     EXPECT_GT(coded.decodes, 0);
     EXPECT_EQ(raw.stored_bytes, 7000);
     EXPECT_EQ(coded.stored_bytes, 7 * 250);

@@ -81,8 +81,8 @@ std::string to_json_text(Timeline const& timeline) {
 Result<Timeline> parse_timeline(std::string_view text) {
     JsonDocument document(text, "timeline");
     JsonView const root = document.root();
+    root.version("spillway_timeline", 1);
     root.only({"spillway_timeline", "name", "spans", "memory", "marks"});
-    static_cast<void>(root.at("spillway_timeline").integer(1, 1));
     Timeline timeline;
     timeline.name = root.at("name").text();
     for (JsonView const& view : root.at("spans").items()) {

@@ -69,8 +69,8 @@ class Validator {
         for (ValueId const id : point.saved) {
             check_saved(id);
         }
-        for (ValueId const id : point.sole) {
-            check_live(id, "lists as sole");
+        for (ValueId const id : point.unshared) {
+            check_live(id, "lists as unshared");
         }
         for (ValueId const id : point.dropped) {
             if (check_live(id, "drops")) {

@@ -33,7 +33,7 @@ struct TraceValue {
 };
 
 /// One piece of the program: what it needs comes first, then `floor_bytes` and what it saves are
-/// allocated, then it computes, and then values become sole or are dropped.
+/// allocated, then it computes, and then values become unshared or are dropped.
 struct TracePoint {
     Phase phase = Phase::forward;
     std::int64_t duration_ns = 0;
@@ -41,7 +41,8 @@ struct TracePoint {
                                    ///< no value's: temporaries, workspaces, parameters
     std::vector<ValueId> needed{};
     std::vector<ValueId> saved{};
-    std::vector<ValueId> sole{};     ///< from here on only the saved graph holds them, until needed
+    std::vector<ValueId>
+        unshared{};                  ///< from here on only the saved graph holds them, until needed
     std::vector<ValueId> dropped{};  ///< no saved tensor refers to them any more
 
     bool operator==(TracePoint const&) const = default;

@@ -24,7 +24,7 @@ Trace two_values() {
         {.slot = {"aten::gelu", 0, 0}, .size_bytes = 50, .remake_ns = 7}};
     trace.points = {
         {.duration_ns = 10, .floor_bytes = 5, .saved = {id(0)}},
-        {.duration_ns = 10, .floor_bytes = 9, .saved = {id(1)}, .sole = {id(0)}},
+        {.duration_ns = 10, .floor_bytes = 9, .saved = {id(1)}, .unshared = {id(0)}},
         {.phase = Phase::backward, .floor_bytes = 20, .needed = {id(1)}, .dropped = {id(1)}},
         {.phase = Phase::backward, .floor_bytes = 1, .needed = {id(0)}, .dropped = {id(0)}}};
     return trace;
@@ -70,8 +70,8 @@ TEST(Trace, refuses_what_is_not_live) {
         "trace: point 0: needs value 0, which is not live"
     );
     EXPECT_EQ(
-        refusal([](Trace& t) { t.points[3].sole = {id(1)}; }),
-        "trace: point 3: lists as sole value 1, which is not live"
+        refusal([](Trace& t) { t.points[3].unshared = {id(1)}; }),
+        "trace: point 3: lists as unshared value 1, which is not live"
     );
     EXPECT_EQ(
         refusal([](Trace& t) { t.points[3].dropped = {id(-1)}; }),

@@ -45,7 +45,7 @@ OrderedJson to_json(TracePoint const& point) {
         {"floor_bytes", point.floor_bytes}};
     put_ids(json, "needed", point.needed);
     put_ids(json, "saved", point.saved);
-    put_ids(json, "sole", point.sole);
+    put_ids(json, "unshared", point.unshared);
     put_ids(json, "dropped", point.dropped);
     return json;
 }
@@ -74,7 +74,7 @@ std::vector<ValueId> read_ids(JsonView const& view, char const* key) {
 }
 
 TracePoint read_point(JsonView const& view) {
-    view.only({"phase", "duration_ns", "floor_bytes", "needed", "saved", "sole", "dropped"});
+    view.only({"phase", "duration_ns", "floor_bytes", "needed", "saved", "unshared", "dropped"});
     TracePoint point;
     point.phase =
         static_cast<Phase>(view.at("phase").one_of({"setup", "forward", "backward", "update"}));
@@ -82,7 +82,7 @@ TracePoint read_point(JsonView const& view) {
     point.floor_bytes = view.at("floor_bytes").integer();
     point.needed = read_ids(view, "needed");
     point.saved = read_ids(view, "saved");
-    point.sole = read_ids(view, "sole");
+    point.unshared = read_ids(view, "unshared");
     point.dropped = read_ids(view, "dropped");
     return point;
 }
@@ -90,7 +90,7 @@ TracePoint read_point(JsonView const& view) {
 }  // namespace
 
 std::string to_json_text(Trace const& trace) {
-    OrderedJson json{{"spillway_trace", 1}, {"name", trace.name}};
+    OrderedJson json{{"spillway_trace", 2}, {"name", trace.name}};
     json["values"] = OrderedJson::array();
     for (TraceValue const& value : trace.values) {
         json["values"].push_back(to_json(value));
@@ -105,8 +105,8 @@ std::string to_json_text(Trace const& trace) {
 Result<Trace> parse_trace(std::string_view text) {
     JsonDocument document(text, "trace");
     JsonView const root = document.root();
+    root.version("spillway_trace", 2);
     root.only({"spillway_trace", "name", "values", "points"});
-    static_cast<void>(root.at("spillway_trace").integer(1, 1));
     Trace trace;
     trace.name = root.at("name").text();
     for (JsonView const& view : root.at("values").items()) {

@@ -5,6 +5,7 @@
 // The base class is plain training; session_budget.h has the one that opens a session.
 #pragma once
 
+#include "spillway/refusal.h"
 #include "spillway/report.h"
 
 #include <ATen/core/Tensor.h>
@@ -50,6 +51,9 @@ class Budget {
 
     /// What the session did; nothing in a plain run.
     [[nodiscard]] virtual std::optional<Report> report() const { return std::nullopt; }
+
+    /// Why an allocation was refused, the last time; nothing in a plain run.
+    [[nodiscard]] virtual std::optional<Refusal> last_refusal() const { return std::nullopt; }
 
     /// Most bytes that were allocated at one time, where somebody counted.
     [[nodiscard]] virtual std::optional<std::int64_t> allocator_peak_bytes() const {

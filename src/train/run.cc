@@ -236,12 +236,12 @@ class Run {
             return placed(what);
         }
         return "--device-budget " + options_.device_budget_typed + ": " + placed(what) + "; " +
-               what_would_fit(what);
+               what_would_fit();
     }
 
     // Which flag to change, the cheapest first. Only saved tensors can leave the device: outside of
     // forward and backward it is the model and its optimizer that do not fit.
-    std::string what_would_fit(std::string const& what) const {
+    std::string what_would_fit() const {
         Phase const phase = trainer_ ? trainer_->phase() : Phase::setup;
         if (phase == Phase::setup || phase == Phase::update) {
             return "a larger --device-budget or a smaller model would make it fit";
@@ -256,15 +256,15 @@ class Run {
             return "--nvme FOLDER would make room";
         }
         std::string flags = "a larger --device-budget";
-        auto const says = [&](char const* words) { return what.find(words) != std::string::npos; };
-        if (says("host budget is full")) {
+        Refusal const refusal = budget_.last_refusal().value_or(Refusal{});
+        if (refusal.host.state == PoolState::full) {
             flags += ", a larger --host-budget";
             flags += options_.nvme.empty() ? ", --nvme FOLDER" : "";
         }
-        if (says("NVMe budget is full")) {
+        if (refusal.nvme.state == PoolState::full) {
             flags += ", a larger --nvme-budget";
         }
-        if (says("NVMe takes no more")) {
+        if (refusal.nvme.state == PoolState::failed) {
             flags += ", --nvme in another place";
         }
         return flags + " or a smaller --batch would make it fit";

@@ -285,7 +285,7 @@ class Run:
     def _tell_gradients(self) -> None:
         for leaf in self._leaves:
             if leaf.requires_grad:
-                self.say("grad", leaf.name, *observe.tensor(self._env[leaf.name].grad))
+                self.say("grad", leaf.name, *observe.tensor(self._env[leaf.name].grad, is_gradient=True))
 
     def _do_retain_grad(self, step: Step, env: Env) -> None:
         env[step.args[0]].retain_grad()
@@ -348,7 +348,7 @@ class Run:
             return grad * 0.5 if kind == "half" else None
 
         def after(leaf: Tensor) -> None:
-            self.say("accumulated", name, *observe.tensor(leaf.grad))
+            self.say("accumulated", name, *observe.tensor(leaf.grad, is_gradient=True))
 
         def at_node(*grads: tuple[Tensor | None, ...]) -> None:
             self.say("node", name, *(observe.tensor(grad) for group in grads for grad in group))

@@ -27,7 +27,8 @@ def bits(tensor: Tensor) -> int:
     return zlib.crc32(plain.numpy().tobytes())
 
 
-def tensor(value: Tensor | None) -> tuple[object, ...]:
+def tensor(value: Tensor | None, is_gradient: bool = False) -> tuple[object, ...]:
+    """A kept gradient's version tells only whether torch took it over or copied it, as others held it or not."""
     if value is None:
         return ("None",)
     try:
@@ -37,7 +38,7 @@ def tensor(value: Tensor | None) -> tuple[object, ...]:
     strided = value.layout == torch.strided
     where = (tuple(value.stride()), value.storage_offset()) if strided else ()
     return (str(value.dtype), tuple(value.shape), where, value.requires_grad, value.is_leaf, node,
-            version(value), bits(value))
+            "" if is_gradient else version(value), bits(value))
 
 
 def version(value: Tensor) -> int | str:
@@ -54,7 +55,7 @@ def gradient(value: Tensor) -> tuple[object, ...]:
         keeps = value.requires_grad and (value.is_leaf or value.retains_grad)
     except RuntimeError as forbidden:
         return error(forbidden)
-    return tensor(value.grad) if keeps else ()
+    return tensor(value.grad, is_gradient=True) if keeps else ()
 
 
 def error(raised: BaseException) -> tuple[str, str]:

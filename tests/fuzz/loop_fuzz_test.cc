@@ -134,7 +134,7 @@ class Program {
             if (need(id) && dice_.percent(50)) {
                 write(id);
             }
-            rig_->driver->sole.push_back(id);
+            rig_->driver->unshared.push_back(id);
         }
     }
 

@@ -42,7 +42,8 @@ struct Case {
 };
 
 /// Graphs that are built, used in part, used again, left and dropped in any interleaving; values
-/// that never become sole; budgets from hopeless to ample; plans that know too much and too little.
+/// that never become unshared; budgets from hopeless to ample; plans that know too much and too
+/// little.
 [[nodiscard]] Case random_case(std::uint64_t seed);
 
 [[nodiscard]] Trace random_trace(Dice& dice);

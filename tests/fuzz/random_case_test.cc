@@ -62,7 +62,7 @@ class TraceMaker {
             point.phase = Phase::backward;
             backward(graph, point);
         }
-        become_sole(graph, point);
+        become_unshared(graph, point);
         trace_.points.push_back(std::move(point));
     }
 
@@ -122,11 +122,11 @@ class TraceMaker {
         }
     }
 
-    void become_sole(Graph& graph, TracePoint& point) {
+    void become_unshared(Graph& graph, TracePoint& point) {
         for (ValueId const id : std::vector<ValueId>(graph.shared)) {
             if (dice_.percent(60)) {
                 std::erase(graph.shared, id);
-                point.sole.push_back(id);
+                point.unshared.push_back(id);
             }
         }
     }

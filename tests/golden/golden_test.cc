@@ -48,6 +48,48 @@ TEST(Golden, event_logs_are_written_as_they_were_read_and_replay) {
     }
 }
 
+/// `text` of the first format in the words of the second: the number, what was `sole`,
+/// and what was said in a sentence.
+std::string in_format_2(std::string text) {
+    auto const replace = [&text](std::string const& from, std::string const& to) {
+        for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos;) {
+            text.replace(at, from.size(), to);
+            at += to.size();
+        }
+    };
+    for (std::string const noun : {"trace", "events"}) {
+        for (std::string const colon : {"\":", "\": "}) {
+            replace("\"spillway_" + noun + colon + "1", "\"spillway_" + noun + colon + "2");
+        }
+    }
+    replace("\"sole\"", "\"unshared\"");
+    replace(
+        R"("text":"a tensor could not be encoded (injected: not encodable); it goes as it is")",
+        R"("notice":{"code":"not_encoded","error":"injected: not encodable"})"
+    );
+    return text;
+}
+
+TEST(Golden, the_second_format_says_what_the_first_said) {
+    for (std::string const name : {"trace.json", "events.jsonl", "coded_events.jsonl"}) {
+        EXPECT_EQ(in_format_2(golden("format_1/" + name)), golden(name)) << name;
+    }
+}
+
+TEST(Golden, the_first_format_is_refused_in_one_line) {
+    EXPECT_EQ(
+        parse_trace(golden("format_1/trace.json")).error().message(),
+        "trace: the text is of format version 1; this Spillway reads version 2 only"
+    );
+    std::istringstream stream(golden("format_1/events.jsonl"));
+    Result<EventLog> const log = read_event_log(stream);
+    ASSERT_FALSE(log.ok());
+    EXPECT_EQ(
+        log.error().message(),
+        "event log, line 1: the text is of format version 1; this Spillway reads version 2 only"
+    );
+}
+
 TEST(Golden, timeline_opens_in_a_trace_viewer) {
     Result<Timeline> const timeline = parse_timeline(golden("timeline.json"));
     ASSERT_TRUE(timeline.ok());

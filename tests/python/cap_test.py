@@ -152,6 +152,56 @@ class Cap(same_bits.Case):
         self.assertTrue(fits())
         torch.nn.Linear(2048, 2048)(torch.ones(64, 2048)).sum().backward()
 
+    def test_an_error_that_somebody_keeps_caps_nothing(self):
+        """As a notebook's last traceback does, with the session, the model and the loss in it."""
+        kept: list[BaseException] = []
+        large: list[torch.Tensor] = []
+
+        def train(budget: str, fails: bool) -> None:
+            session = self.open(torch.nn.Linear(2, 2), budget)
+            self.sessions.clear()  # the frame alone has it
+            with session:
+                hidden = torch.ones(64, 64, requires_grad=True).sin()
+                loss = hidden.sin().sum()
+                if fails:
+                    raise ValueError("in the forward")
+            hidden.register_hook(lambda gradient: large.append(torch.empty(MUCH, dtype=torch.uint8)))
+            loss.backward()
+
+        for fails in (True, False):
+            try:
+                train(BUDGET, fails)
+            except (ValueError, torch.OutOfMemoryError) as error:
+                kept.append(error)
+            self.assertTrue(fits(), f"fails in forward: {fails}")
+            train("128MiB", False)
+        self.assertEqual([type(error) for error in kept], [ValueError, torch.OutOfMemoryError])
+
+    def test_a_refusal_after_the_forward_says_whose_budget_it_is_once(self):
+        session = self.session()
+        with session:
+            loss = torch.ones(64, 64, requires_grad=True).sin().sum()
+        with self.assertRaisesRegex(torch.OutOfMemoryError, "after the forward of step 1: .* session was left"):
+            torch.empty(MUCH, dtype=torch.uint8)
+        self.assertTrue(fits(), "it has said so")
+        with session:
+            self.assertFalse(fits(), "entered again")
+        del loss
+
+    def test_a_session_that_was_left_lends_nothing_to_the_next(self):
+        first = self.session()
+        with first:
+            hidden = torch.ones(64, 64, requires_grad=True).sin()
+            loss = hidden.sin().sum()
+        found = []
+        hidden.register_hook(lambda gradient: found.append(fits()))
+        with self.open(torch.nn.Linear(2, 2), "128MiB"):
+            self.assertTrue(fits())
+            torch.ones(8, 8, requires_grad=True).sin().sum().backward()
+        self.assertTrue(fits())
+        loss.backward()
+        self.assertEqual(found, [False], "its own backward is capped")
+
     def test_a_closed_session_caps_nothing_whatever_graph_is_left(self):
         session = self.session()
         with session:

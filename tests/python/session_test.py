@@ -254,7 +254,9 @@ class Refusals(Train):
     def test_options_that_cannot_be(self):
         net = model()
         self.refused(spillway.BudgetError, "device_budget: ", self.open, net, "12")
-        self.refused(spillway.BudgetError, "bytes are wanted", self.open, net, 0)
+        for none in (0, "", None):
+            no_budget = self.refused(spillway.OptionError, "bytes are wanted", self.open, net, none)
+            self.assertNotIsInstance(no_budget, torch.OutOfMemoryError, "a smaller batch would not help")
         much = self.refused(spillway.OptionError, "device_budget: 'much' is not a size", self.open, net, "much")
         self.assertNotIsInstance(much, torch.OutOfMemoryError, "a smaller batch would not help")
         self.refused(spillway.BudgetError, "nvme_budget: it is of the folder `nvme`", self.open, net, nvme=None,

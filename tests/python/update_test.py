@@ -241,6 +241,28 @@ class Update(same_bits.Case):
         ours = [str(each.message) for each in caught if each.category is spillway.SpillwayWarning]
         self.assertEqual(len(ours), 1, ours)
         self.assertIn("not by an optimizer of torch.optim", ours[0])
+        self.assertEqual([each.filename for each in caught if str(each.message) == ours[0]], [__file__])
+
+    def test_a_state_that_was_loaded_is_no_update_nor_is_what_lbfgs_does_around_its_closure(self):
+        net = model(1)
+        session = self.open(net, "1TiB")
+        optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
+        state = {name: value.clone() for name, value in net.state_dict().items()}
+
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()
+            with session:
+                loss = loss_of(net)
+            loss.backward()
+            return loss
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", spillway.SpillwayWarning)
+            for _ in range(2):
+                with session:
+                    loss_of(net).backward()
+                net.load_state_dict(state)
+                optimizer.step(closure)
 
     def test_a_session_that_is_gone_hears_nothing(self):
         net = model(1)

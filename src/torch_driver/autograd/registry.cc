@@ -208,7 +208,7 @@ Registry::Filed Registry::file(SavedHook& hook, at::Tensor const& tensor, Fresh&
     add_stream(*hook.filed_, hook.filed_->home);
     add_stream(*hook.filed_, hook.filed_->user);
     log_save(hook, *storage, stay);
-    for (std::vector<ValueId>* const candidates : {&not_sole_, &unseen_}) {
+    for (std::vector<ValueId>* const candidates : {&not_unshared_, &unseen_}) {
         candidates->push_back(hook.value_);
         if (candidates->size() > 2 * entries_.size() + 64) {  // nobody asked for long
             std::erase_if(*candidates, [this](ValueId value) {
@@ -281,7 +281,7 @@ void Registry::see_what_could_leave() {
         if (at == entries_.end() || at->second.storage == nullptr || at->second.could_leave) {
             return true;
         }
-        if (is_sole(at->second)) {
+        if (is_unshared(at->second)) {
             can_leave(at->second);
         }
         return at->second.could_leave;
@@ -404,33 +404,33 @@ bool Registry::is_own_block(c10::StorageImpl const& storage) const {
 }
 
 /// Only our aliases refer to the storage. Called with the mutex held.
-bool Registry::is_sole(SavedValue const& entry) const {
+bool Registry::is_unshared(SavedValue const& entry) const {
     return entry.storage != nullptr && !entry.hooks.empty() &&
            references_but_an_idle_wrapper(*entry.storage) == entry.hooks.size() &&
            has_own_block(entry);
 }
 
-std::vector<ValueId> Registry::newly_sole(std::size_t at_most) {
-    std::vector<ValueId> sole;
+std::vector<ValueId> Registry::newly_unshared(std::size_t at_most) {
+    std::vector<ValueId> unshared;
     std::lock_guard const lock(mutex_);
-    std::size_t const looks = std::min(at_most, not_sole_.size());
-    for (std::size_t look = 0; look < looks && !not_sole_.empty(); ++look) {
-        if (next_candidate_ >= not_sole_.size()) {
+    std::size_t const looks = std::min(at_most, not_unshared_.size());
+    for (std::size_t look = 0; look < looks && !not_unshared_.empty(); ++look) {
+        if (next_candidate_ >= not_unshared_.size()) {
             next_candidate_ = 0;
         }
-        auto const at = not_sole_.begin() + static_cast<std::ptrdiff_t>(next_candidate_);
+        auto const at = not_unshared_.begin() + static_cast<std::ptrdiff_t>(next_candidate_);
         auto const entry = entries_.find(*at);
         if (entry == entries_.end()) {
-            not_sole_.erase(at);
-        } else if (is_sole(entry->second)) {
-            sole.push_back(*at);
+            not_unshared_.erase(at);
+        } else if (is_unshared(entry->second)) {
+            unshared.push_back(*at);
             can_leave(entry->second);
-            not_sole_.erase(at);
+            not_unshared_.erase(at);
         } else {
             ++next_candidate_;
         }
     }
-    return sole;
+    return unshared;
 }
 
 void Registry::handed_out(ValueId value, at::Tensor const& tensor) {
@@ -443,8 +443,8 @@ void Registry::handed_out(ValueId value, at::Tensor const& tensor) {
         add_stream(entry->second, device_.current_stream());
         add_user_here(*tensor.storage().unsafeGetStorageImpl());
     }
-    if (std::find(not_sole_.begin(), not_sole_.end(), value) == not_sole_.end()) {
-        not_sole_.push_back(value);
+    if (std::find(not_unshared_.begin(), not_unshared_.end(), value) == not_unshared_.end()) {
+        not_unshared_.push_back(value);
     }
 }
 

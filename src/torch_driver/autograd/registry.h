@@ -101,7 +101,7 @@ class Registry final : public Driver {
     void forget(SavedHook& hook) noexcept;
     /// The tensor that a hook stands for; undefined while the value is away, and where the hook is
     /// none of the value's any more. What others than torch's own nodes see is a fresh alias: while
-    /// that lives, the value is not sole.
+    /// that lives, the value is not unshared.
     [[nodiscard]] at::Tensor tensor_of(ValueId value, SavedHook const* hook, bool is_of_torch)
         const;
     /// Of a strided tensor on the session's device without further dispatch keys.
@@ -127,8 +127,8 @@ class Registry final : public Driver {
     /// `tensor` has the saved one's type, sizes, strides and offset.
     [[nodiscard]] bool is_view_of(SavedHook const& hook, at::Tensor const& tensor) const;
 
-    /// `tensor`, of the value, is handed out to the current stream: whether the value is sole has
-    /// to be seen again, and the block that it came back in is freed after this stream's use.
+    /// `tensor`, of the value, is handed out to the current stream: whether the value is unshared
+    /// has to be seen again, and the block that it came back in is freed after this stream's use.
     void handed_out(ValueId value, at::Tensor const& tensor);
 
     /// The current stream uses the value from now on, where it is on the device.
@@ -154,7 +154,7 @@ class Registry final : public Driver {
     [[nodiscard]] StreamId stream_of(ValueId value) override;
     void drop(ValueId value) override;
     void bind(ValueId value, void* memory) override;
-    [[nodiscard]] std::vector<ValueId> newly_sole(std::size_t at_most) override;
+    [[nodiscard]] std::vector<ValueId> newly_unshared(std::size_t at_most) override;
     [[nodiscard]] bool borrow(std::int64_t size_bytes, bool last_resort) override {
         return on_short(size_bytes, last_resort);
     }
@@ -181,7 +181,7 @@ class Registry final : public Driver {
     void can_leave(SavedValue& entry);
     [[nodiscard]] bool has_own_block(SavedValue const& entry) const;
     [[nodiscard]] bool is_own_block(c10::StorageImpl const& storage) const;
-    [[nodiscard]] bool is_sole(SavedValue const& entry) const;
+    [[nodiscard]] bool is_unshared(SavedValue const& entry) const;
     [[nodiscard]] static bool has_hook(SavedValue const& entry, SavedHook const* hook);
     void unlink_storage(ValueId value, SavedValue& entry);
 
@@ -210,7 +210,7 @@ class Registry final : public Driver {
     std::pmr::unordered_map<c10::StorageImpl*, ValueId> value_of_{&memory_};
     std::pmr::unordered_map<ValueId, SavedValue> entries_{&memory_};  ///< entries stay put
     std::map<std::pair<std::type_info const*, std::uint32_t>, Producer> producers_;
-    std::vector<ValueId> not_sole_;  ///< candidates to be sole, oldest first
+    std::vector<ValueId> not_unshared_;  ///< candidates to be unshared, oldest first
     std::size_t next_candidate_ = 0;
     std::vector<ValueId> unseen_;  ///< of which is not known whether they could leave
     std::atomic<std::int64_t> could_leave_bytes_ = 0;

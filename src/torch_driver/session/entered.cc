@@ -22,6 +22,9 @@ Entered::Entered(std::shared_ptr<TorchSession> const& session)
 
 Entered::~Entered() {
     session_->leave();
+    if (ends_by_error_ || std::uncaught_exceptions() > exceptions_) {
+        session_->lapse();
+    }
     if (thread_recorder().session != session_) {
         return;  // dropped by another thread, or before one inside it
     }

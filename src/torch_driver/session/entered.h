@@ -7,6 +7,7 @@
 #include "torch_driver/autograd/engine.h"
 #include "torch_driver/autograd/open_operator.h"
 
+#include <exception>
 #include <memory>
 #include <optional>
 
@@ -27,8 +28,13 @@ class Entered {
     Entered(Entered const&) = delete;
     Entered& operator=(Entered const&) = delete;
 
+    /// It ends by an error, which may keep what was recorded: the session lapses.
+    void by_error() { ends_by_error_ = true; }
+
   private:
     std::shared_ptr<TorchSession> const session_;
+    int const exceptions_ = std::uncaught_exceptions();
+    bool ends_by_error_ = false;
     Recorder outer_;
     std::optional<OpenOperatorWatch> watch_;  ///< where savers have a class
 };

@@ -63,6 +63,10 @@ void Session::write_trace(std::string const& file) const {
     }
 }
 
+std::optional<Refusal> Session::last_refusal() const {
+    return impl_->last_refusal();
+}
+
 Report Session::report() const {
     return impl_->report();
 }
@@ -70,6 +74,10 @@ Report Session::report() const {
 Recording::Recording(Session& session) : entered_(std::make_unique<Entered>(session.impl_)) {}
 
 Recording::~Recording() = default;
+
+void Recording::by_error() {
+    entered_->by_error();
+}
 
 Update::Update(Session& session, std::int64_t step)
     : session_(session.impl_), before_(session_->loop().current_phase()) {

@@ -16,12 +16,19 @@ namespace spillway {
 /// Thread  not thread-safe
 class SessionStack {
   public:
-    /// `session` is the innermost from now on, and inside the one that caps before it.
+    /// `session` is the innermost from now on, and inside the one that caps before it. Others that
+    /// nobody uses lapse: the thread is another one's.
     void enter(std::shared_ptr<TorchSession> const& session) {
         std::erase_if(sessions_, [&](auto const& weak) {
             std::shared_ptr<TorchSession> const other = weak.lock();
             return other == nullptr || other == session;
         });
+        for (auto const& weak : sessions_) {
+            if (std::shared_ptr<TorchSession> const other = weak.lock();
+                other != nullptr && !other->is_in_use()) {
+                other->lapse();
+            }
+        }
         if (std::shared_ptr<TorchSession> const outer = innermost()) {
             session->begin_inside(outer);
         }

@@ -116,7 +116,7 @@ class SessionClass final : public torch::CustomClassHolder {
         );
         if (options.device_budget_bytes == 0) {
             refuse(
-                "device_budget",
+                "text of device_budget",
                 "'" + device_budget + "' is no limit; without one nothing has to leave"
             );
         }
@@ -183,7 +183,8 @@ class SessionClass final : public torch::CustomClassHolder {
         entered_here().push_back(entry_);
     }
 
-    void stop() {
+    /// `by_error`: an exception passes through the `with`.
+    void stop(bool by_error) {
         std::lock_guard const lock(mutex_);
         check_state(recording_.has_value(), "this session was not started");
         std::shared_ptr<Session> const session = opened();
@@ -193,6 +194,9 @@ class SessionClass final : public torch::CustomClassHolder {
             "a session that was entered inside it is left first"
         );
         entry_.reset();
+        if (by_error) {
+            recording_->by_error();
+        }
         recording_.reset();
         session->phase(Phase::backward, step_);
     }

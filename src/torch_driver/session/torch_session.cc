@@ -215,10 +215,10 @@ SavedAs TorchSession::ask_rule(Registry::Fresh const& fresh, bool is_in_backward
 /// Note [A second kind of saver]
 /// A value's class is told when its storage is saved first; savers that follow may need it exactly.
 /// Such a saver has the tensor. While a tensor other than our aliases has the storage, the value is
-/// not sole, and what is not sole does not start to leave. So in a forward it goes raw in time. In
-/// a backward an unpacked tensor may be saved again, whose coded copy is away or on its way: that
-/// copy is given up, as before a write (Loop::goes_raw). Where the saver's storage is not the
-/// value's any more, since that was dropped meanwhile, it is a value of its own. What came back
+/// not unshared, and what is not unshared does not start to leave. So in a forward it goes raw in
+/// time. In a backward an unpacked tensor may be saved again, whose coded copy is away or on its
+/// way: that copy is given up, as before a write (Loop::goes_raw). Where the saver's storage is not
+/// the value's any more, since that was dropped meanwhile, it is a value of its own. What came back
 /// decoded is for the second saver what it has seen.
 void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
     saved_tensors_.fetch_add(1, std::memory_order_relaxed);
@@ -373,15 +373,24 @@ at::Tensor TorchSession::wait_for(
     }
 }
 
-void TorchSession::raise_out_of_memory(std::string const& why) const {
+void TorchSession::raise_out_of_memory(std::string const& why) {
     char const* const how_to_end = caps_from_open_ ? "" : ", which session.close() ends";
+    bool const is_left = !caps_from_open_ && !is_in_use();
+    std::string const step = std::to_string(loop_->step());
+    if (!is_entered()) {  // else the way in which it is left tells
+        lapse();
+    }
     TORCH_CHECK_WITH(
         OutOfMemoryError,
         false,
-        place(),
+        is_left ? "after the forward of step " + step : place(),
         ": ",
         why,
-        ". A step under a larger budget tells the smallest that does: device_needed_bytes in "
+        ". ",
+        is_left ? "The session was left, and its budget holds for this thread as long as what it "
+                  "recorded lives (a loss, an output, an error's traceback). "
+                : "",
+        "A step under a larger budget tells the smallest that does: device_needed_bytes in "
         "report() (this is the budget of a Spillway session",
         how_to_end,
         ", not the machine's memory; tools that try a smaller batch look for: ",
@@ -436,8 +445,9 @@ void TorchSession::own(
     if (limit > 0 && outside_bytes >= limit) {
         throw BadOption(
             "device_budget_bytes",
-            "tensors that the session owns take " + format_size(outside_bytes) + " of " +
-                format_size(limit)
+            "parameters, gradients, buffers and optimizer state take " +
+                format_size(outside_bytes) + ", and the budget is " + format_size(limit) +
+                "; give more, as these stay on the device"
         );
     }
     device_->charge(outside_bytes);

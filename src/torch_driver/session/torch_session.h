@@ -62,11 +62,15 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     void make_room_until(std::int64_t size_bytes, c10::function_ref<bool()> try_once);
     [[nodiscard]] void* allocate(std::int64_t size_bytes);
     /// Whether it counts and caps what its threads allocate: until `end_cap`, and, where its owner
-    /// has gone, only while a thread is in it or a backward of what it recorded runs. Graphs that
-    /// torch alone still keeps cap nothing.
+    /// has gone or it has lapsed, only while it is in use: a thread is in it, an optimizer steps,
+    /// or a backward of what it recorded runs. Graphs that torch alone still keeps cap nothing.
     [[nodiscard]] bool caps() const {
-        return caps_ && !is_forked() && (has_owner_ || uses_.load(std::memory_order_relaxed) > 0);
+        return caps_ && !is_forked() && ((has_owner_ && !lapsed_) || is_in_use());
     }
+    [[nodiscard]] bool is_in_use() const { return uses_.load(std::memory_order_relaxed) > 0; }
+    /// What is left of its graphs may be an error's: until it is entered again it caps only while
+    /// it is in use. Not where it caps from its opening to its end.
+    void lapse() { lapsed_ = !caps_from_open_; }
     /// Its public handle is gone.
     void owner_gone() { has_owner_ = false; }
     /// A thread is in it, or a backward of its graph runs.
@@ -87,6 +91,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     /// A thread is in it, under so many hooks of Python's.
     void enter(std::size_t python_hooks) {
         python_hooks_ = python_hooks;
+        lapsed_ = false;
         ++entered_;
         begin_use();
     }
@@ -116,6 +121,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     /// Throws  BadOption: they leave nothing of the device budget
     void own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names = {});
     [[nodiscard]] Report report();
+    [[nodiscard]] std::optional<Refusal> last_refusal() { return loop_->last_refusal(); }
     void end_cap();
     void exact(bool on) { exact_ = on; }
     /// "step 3, forward".
@@ -135,7 +141,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
         ValueId value, SavedHook const* hook, bool is_of_torch, WithoutPythonLock& without_lock
     );
     void see_need(std::int64_t size_bytes);
-    [[noreturn]] void raise_out_of_memory(std::string const& why) const;
+    [[noreturn]] void raise_out_of_memory(std::string const& why);
     [[nodiscard]] bool borrow(std::int64_t size_bytes, bool last_resort);
     [[nodiscard]] std::vector<std::shared_ptr<TorchSession>> borrowers();
     std::int64_t trim_loans();
@@ -155,6 +161,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     std::atomic<bool> caps_{true};
     bool const caps_from_open_;
     std::atomic<bool> has_owner_{true};
+    std::atomic<bool> lapsed_{false};  ///< see `lapse`
     std::atomic<int> uses_{0};
     std::atomic<int> entered_{0};
     int const forks_ = forks_so_far();
