@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what README.md says to type: `make` targets exist, `build/bin/spillway` commands run.
+"""Checks what README.md and the pages of docs/ say to type: `make` targets exist, `build/bin/spillway` commands run.
 
 In blocks fenced as sh, a line that starts with build/ or g++ is run from the root of the tree and
 must exit 0; `# not run` at its end leaves it out, and a backslash continues it. Links to files
@@ -50,10 +50,10 @@ def run(line: str) -> str | None:
         done = subprocess.run(line, shell=True, cwd=sources.ROOT, capture_output=True, text=True,
                               timeout=SECONDS_A_COMMAND, check=False)
     except subprocess.TimeoutExpired:
-        return f"README.md: not done after {SECONDS_A_COMMAND} s: {line}"
+        return f"not done after {SECONDS_A_COMMAND} s: {line}"
     if done.returncode == 0:
         return None
-    return f"README.md: exit code {done.returncode}: {line}\n{(done.stdout + done.stderr)[-2000:]}"
+    return f"exit code {done.returncode}: {line}\n{(done.stdout + done.stderr)[-2000:]}"
 
 
 def mentions() -> tuple[counts.Counts, list[str]]:
@@ -68,22 +68,21 @@ def mentions() -> tuple[counts.Counts, list[str]]:
 
 def main() -> int:
     found, faults = mentions()
-    readme = sources.ROOT / "README.md"
-    if readme.exists():
-        known = targets((sources.ROOT / "Makefile").read_text())
-        for line in commands(readme.read_text()):
+    known = targets((sources.ROOT / "Makefile").read_text())
+    pages = [page for page in sources.all_files() if page.endswith(".md")]
+    for page in pages:
+        text = (sources.ROOT / page).read_text()
+        here = broken_links(page, text, sources.ROOT)
+        faults += here
+        found += counts.Counts(failed=1) if here else counts.Counts(passed=1)
+        for line in commands(text) if page == "README.md" or page.startswith("docs/") else []:
             if line.startswith("make"):
-                here = [f"README.md: make has no target {name}" for name in unknown_targets(line, known)]
+                here = [f"{page}: make has no target {name}" for name in unknown_targets(line, known)]
             elif line.endswith("# not run"):
                 continue
             else:
                 print(f"  {line}", flush=True)
-                here = [fault] if (fault := run(line)) else []
-            faults += here
-            found += counts.Counts(failed=1) if here else counts.Counts(passed=1)
-    for page in sources.all_files():
-        if page.endswith(".md"):
-            here = broken_links(page, (sources.ROOT / page).read_text(), sources.ROOT)
+                here = [f"{page}: {fault}"] if (fault := run(line)) else []
             faults += here
             found += counts.Counts(failed=1) if here else counts.Counts(passed=1)
     counts.hand_over(found)

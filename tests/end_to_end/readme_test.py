@@ -24,6 +24,9 @@ def block(text: str, kind: str) -> str:
 
 
 class Readme(unittest.TestCase):
+    def test_it_is_short(self) -> None:
+        self.assertLessEqual(len(README.splitlines()), 150)
+
     def test_flags_are_known_to_the_program(self) -> None:
         known = set(re.findall(r'"(--[a-z0-9-]+)"', (ROOT / "cli/train_flags.cc").read_text())) | {"--help"}
         for page, text in PAGES.items():
@@ -40,7 +43,9 @@ class Readme(unittest.TestCase):
             self.assertEqual(set(mentioned) - known, set(), page)
 
     def test_every_bench_has_its_line_and_program(self) -> None:
-        shown = set(re.findall(r"^\| `make bench-([a-z]+)`", README, re.MULTILINE))
+        page = (ROOT / "docs/benchmarks.md").read_text()
+        shown = set(re.findall(r"^\| `make bench-([a-z]+)`", page, re.MULTILINE))
+        self.assertLessEqual(set(re.findall(r"`make bench-([a-z]+)`", README)), shown)
         self.assertEqual(shown, {"step", "nvme", "codec", "hook", "ledger", "leak", "late", "peers", "qpo", "lossy",
                                  "gradients"})
         for name in shown:
@@ -49,7 +54,7 @@ class Readme(unittest.TestCase):
     def test_figure_names_real_folders_and_files(self) -> None:
         figure = next(part for part in README.split("```") if "src/torch_driver" in part)
         folders = re.findall(r"src/([a-z_]+)", figure)
-        self.assertGreaterEqual(len(folders), 5)
+        self.assertGreaterEqual(len(folders), 4)
         for folder in folders:
             self.assertTrue((ROOT / "src" / folder).is_dir(), folder)
         for name in re.findall(r"\b[a-z_]+\.cc\b", figure):
@@ -65,7 +70,7 @@ class Readme(unittest.TestCase):
     def test_example_uses_names_of_the_public_header(self) -> None:
         header = (ROOT / "include/spillway/session.h").read_text() + (
             ROOT / "include/spillway/report.h").read_text()
-        example = block(README, "cpp")
+        example = block((ROOT / "docs/cpp.md").read_text(), "cpp")
         names = re.findall(r"spillway::(\w+)|session->(\w+)|\.(\w+) =|Phase::(\w+)", example)
         self.assertGreaterEqual(len(names), 6)
         for name in {part for found in names for part in found if part}:

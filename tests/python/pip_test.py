@@ -26,7 +26,7 @@ def as_the_build(name: str) -> list[str]:
 def readme_example(folder: pathlib.Path) -> str:
     """README's, on a disk that is here."""
     block = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
-    return block.replace("/scratch", str(folder)) + "\nprint(session.report()['stored_bytes'] > 0, spillway.__file__)"
+    return block.replace('nvme="."', f'nvme="{folder}"') + "\nprint(session.report()['stored_bytes'] > 0, spillway.__file__)"
 
 
 class Install(unittest.TestCase):
