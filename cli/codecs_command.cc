@@ -6,10 +6,13 @@
 #include "spillway/codecs.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 namespace spillway::cli {
 
@@ -59,31 +62,25 @@ std::string table(CodecSpeeds const& speeds) {
 }
 
 std::string json(CodecSpeeds const& speeds) {
-    std::string codecs;
+    nlohmann::ordered_json codecs = nlohmann::ordered_json::array();
     for (CodecSpeed const& speed : speeds.codecs) {
-        codecs += fmt::format(
-            "{}\n  {{\"codec\": \"{}\", \"lossy\": {}, \"bits_per_element\": {}, \"error_bound\": "
-            "{}, \"bound_of\": \"{}\", \"encoded_bytes\": {}, \"encode_bytes_per_s\": {:.0f}, "
-            "\"decode_bytes_per_s\": {:.0f}}}",
-            codecs.empty() ? "" : ",",
-            speed.codec,
-            speed.lossy,
-            speed.bits_per_element,
-            speed.error_bound,
-            speed.bound_of,
-            speed.encoded_bytes,
-            speed.encode_bytes_per_s,
-            speed.decode_bytes_per_s
+        codecs.push_back(
+            {{"codec", speed.codec},
+             {"lossy", speed.lossy},
+             {"bits_per_element", speed.bits_per_element},
+             {"error_bound", speed.error_bound},
+             {"bound_of", speed.bound_of},
+             {"encoded_bytes", speed.encoded_bytes},
+             {"encode_bytes_per_s", std::round(speed.encode_bytes_per_s)},
+             {"decode_bytes_per_s", std::round(speed.decode_bytes_per_s)}}
         );
     }
-    return fmt::format(
-        "{{\"tensor_bytes\": {}, \"measured_bytes\": {}, \"copy_bytes_per_s\": {:.0f}, "
-        "\"codecs\": [{}\n]}}\n",
-        speeds.tensor_bytes,
-        speeds.measured_bytes,
-        speeds.copy_bytes_per_s,
-        codecs
-    );
+    nlohmann::ordered_json const all{
+        {"tensor_bytes", speeds.tensor_bytes},
+        {"measured_bytes", speeds.measured_bytes},
+        {"copy_bytes_per_s", std::round(speeds.copy_bytes_per_s)},
+        {"codecs", std::move(codecs)}};
+    return all.dump(2) + "\n";
 }
 
 /// "" or why not.

@@ -6,13 +6,9 @@
 #include "spillway/units.h"
 
 #include <CLI/CLI.hpp>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 
 namespace spillway::cli {
 
@@ -29,29 +25,6 @@ std::string shown(double number) {
     std::string text = std::to_string(number);
     text.erase(text.find_last_not_of('0') + 1);
     return text.back() == '.' ? text.substr(0, text.size() - 1) : text;
-}
-
-// This process's cgroup (version 2: the line "0::/path"), and its parents up to the root.
-std::int64_t cgroup_limit() {
-    constexpr std::int64_t kNone = INT64_MAX;
-    std::ifstream lines("/proc/self/cgroup");
-    std::string line;
-    std::int64_t limit = kNone;
-    while (std::getline(lines, line)) {
-        if (!line.starts_with("0::/")) {
-            continue;
-        }
-        for (std::string path = line.substr(3); !path.empty(); path.resize(path.rfind('/'))) {
-            std::ifstream file("/sys/fs/cgroup" + path + "/memory.max");
-            std::int64_t bytes = 0;
-            if (file >> bytes) {  // "max" is no number
-                limit = std::min(limit, bytes);
-            }
-        }
-    }
-    std::ifstream root("/sys/fs/cgroup/memory.max");
-    std::int64_t bytes = 0;
-    return root >> bytes ? std::min(limit, bytes) : limit;
 }
 
 }  // namespace
@@ -74,20 +47,6 @@ std::string Fraction::operator()(std::string const& text) const {
     }
     return "'" + text + "' is not a number from " + shown(least) + " to " +
            (below_most ? "below " : "") + shown(most);
-}
-
-std::int64_t memory_bytes() {
-    auto const machine = static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                         static_cast<std::int64_t>(::sysconf(_SC_PAGE_SIZE));
-    return std::min(machine, cgroup_limit());
-}
-
-std::int64_t free_bytes(std::string const& path) {
-    struct statvfs status {};
-    if (::statvfs(path.c_str(), &status) != 0) {
-        return std::int64_t{1} << 50;  // the path is refused before its budget is used
-    }
-    return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
 }
 
 std::int64_t size_of(

@@ -24,14 +24,6 @@ struct Fraction {
     std::string operator()(std::string const& text) const;
 };
 
-/// Bytes of memory that this process may use: the smallest limit of its cgroups, else the
-/// machine's memory. What "80%" of a CPU device is a share of.
-[[nodiscard]] std::int64_t memory_bytes();
-
-/// Free bytes where `path` is; very many where that is not known. What "80%" of an NVMe tier is a
-/// share of.
-[[nodiscard]] std::int64_t free_bytes(std::string const& path);
-
 /// Reads a size of at least `least_bytes`, which is 0 or 1.
 ///
 /// Fails   CLI::ValidationError "flag: why", naming the text

@@ -3,6 +3,7 @@
 
 #include "train_flags.h"
 
+#include "spillway/limits.h"
 #include "text.h"
 
 #include <CLI/CLI.hpp>
@@ -342,10 +343,11 @@ void read_sizes(TrainText const& text, TrainOptions& options) {
     }
     if (!text.device_budget.empty()) {
         options.device_budget_bytes =
-            size_of("--device-budget", text.device_budget, memory_bytes());
+            size_of("--device-budget", text.device_budget, memory_limit_bytes());
     }
     if (!text.host_budget.empty()) {
-        options.host_budget_bytes = size_of("--host-budget", text.host_budget, memory_bytes(), 0);
+        options.host_budget_bytes =
+            size_of("--host-budget", text.host_budget, memory_limit_bytes(), 0);
     }
     options.nvme_rate_typed = text.nvme_rate;
     if (!text.nvme_rate.empty()) {
@@ -358,7 +360,7 @@ void read_sizes(TrainText const& text, TrainOptions& options) {
             );
         }
         options.nvme_budget_bytes =
-            size_of("--nvme-budget", text.nvme_budget, free_bytes(options.nvme));
+            size_of("--nvme-budget", text.nvme_budget, free_bytes_of(options.nvme));
     }
 }
 

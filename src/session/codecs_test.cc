@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "session/codecs.h"
+#include "spillway/codecs.h"
 
 #include "codec/codec.h"
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "session/replay.h"
+#include "spillway/replay.h"
 
 #include "executor/event_log.h"
 

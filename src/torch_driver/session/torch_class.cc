@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "memory/host_memory.h"
 #include "report/report_text.h"
+#include "spillway/limits.h"
 #include "spillway/session.h"
 #include "torch_driver/autograd/python_subclass.h"
 #include "torch_driver/session/forks.h"
@@ -18,24 +19,15 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 namespace spillway {
 
 namespace {
-
-/// Where the folder is none, which is refused later.
-std::int64_t free_bytes(std::string const& folder) {
-    std::error_code failure;
-    std::filesystem::space_info const space = std::filesystem::space(folder, failure);
-    return failure ? read_host_limits().most_bytes() : static_cast<std::int64_t>(space.available);
-}
 
 /// An option's name, or "state", and the reason, in a form that Python takes apart again.
 void refuse(std::string const& option, std::string const& why) {
@@ -131,7 +123,7 @@ class SessionClass final : public torch::CustomClassHolder {
             );
         }
         options.nvme = nvme;
-        options.nvme_budget_bytes = size_of("nvme_budget", nvme_budget, free_bytes(nvme));
+        options.nvme_budget_bytes = size_of("nvme_budget", nvme_budget, free_bytes_of(nvme));
         if (!nvme_budget.empty() && nvme.empty()) {
             refuse(
                 "nvme_budget",

@@ -1,0 +1,19 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What budgets that are typed as a share ("80%") are shares of.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace spillway {
+
+/// Bytes of memory that this process may use: the smallest limit of its cgroups (version 1 or 2),
+/// else the machine's memory.
+[[nodiscard]] std::int64_t memory_limit_bytes();
+
+/// Free bytes where `folder` is; very many where that is not known: such a folder is refused later.
+[[nodiscard]] std::int64_t free_bytes_of(std::string const& folder);
+
+}  // namespace spillway
