@@ -14,6 +14,7 @@
 //     loss.backward();
 #pragma once
 
+#include "spillway/option.h"
 #include "spillway/refusal.h"
 #include "spillway/report.h"
 
@@ -64,19 +65,26 @@ struct SessionOptions {
     std::int64_t rounding_seed = -1;
     std::int64_t rank = 0;                   ///< of this process among those that train together
     std::int64_t nvme_rate_bytes_per_s = 0;  ///< slows NVMe down to that each way; to measure
+    Face face = Face::cpp;                   ///< whose names of options messages use
 };
 
-/// An option that cannot be: thrown by `Session::open`, with one line that says why.
+/// An invalid option: thrown by `Session::open`, with one line that says why.
 class BadOption : public std::invalid_argument {
   public:
-    BadOption(std::string option, std::string const& why)
-        : std::invalid_argument(why), option_(std::move(option)) {}
+    /// `why` names options as base/option.h says.
+    BadOption(std::string option, std::string why)
+        : std::invalid_argument(with_option_names(why, Face::cpp)),
+          option_(std::move(option)),
+          why_(std::move(why)) {}
 
     /// Its name in SessionOptions: "nvme_budget_bytes".
     [[nodiscard]] std::string const& option() const { return option_; }
+    /// What `what` says, with the names that `face` has for options.
+    [[nodiscard]] std::string words(Face face) const { return with_option_names(why_, face); }
 
   private:
     std::string option_;
+    std::string why_;
 };
 
 /// One training session on one device.

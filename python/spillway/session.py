@@ -3,6 +3,7 @@
 """Training under a budget of device bytes."""
 
 import contextlib
+import json
 import os
 import sys
 import warnings
@@ -23,16 +24,16 @@ _BUDGETS = ("device_budget", "host_budget", "nvme_budget")
 _Result = TypeVar("_Result")
 
 
-def _named(words: str) -> Error:
-    """The error for "option: why"; the runtime's names of budgets end in _bytes, and what it cannot read as a
-    size is "text of option"."""
-    option, _, why = words.partition(": ")
-    option = {"codecs": "codec"}.get(option, option.removesuffix("_bytes"))
-    if option == "state":
-        return StateError(why)
-    if option.startswith("text of "):
-        return OptionError(option.removeprefix("text of "), why)
-    return (BudgetError if option in _BUDGETS else OptionError)(option, why)
+def _error_of(words: str) -> Error:
+    """Of the runtime's own line, which is JSON; a ValueError of torch's is told as it is."""
+    try:
+        refusal = json.loads(words)
+    except ValueError:
+        return Error(words)
+    if refusal["code"] == "state":
+        return StateError(refusal["why"])
+    is_budget = refusal["code"] == "option" and refusal["option"] in _BUDGETS
+    return (BudgetError if is_budget else OptionError)(refusal["option"], refusal["why"])
 
 
 def _call(function: Callable[..., _Result], *arguments: Any) -> _Result:
@@ -42,7 +43,7 @@ def _call(function: Callable[..., _Result], *arguments: Any) -> _Result:
     except torch.OutOfMemoryError:
         raise
     except ValueError as refusal:
-        raise _named(str(refusal).splitlines()[0]) from None
+        raise _error_of(str(refusal).splitlines()[0]) from None
     except RuntimeError as failure:
         raise Error(str(failure).splitlines()[0]) from failure
 

@@ -34,13 +34,16 @@ std::string why_full(Refusal const& refusal) {
     return host + ", and " + nvme;
 }
 
-std::string why(Refusal const& refusal) {
+std::string why(Refusal const& refusal, Face face) {
     switch (refusal.why) {
         case NoRoom::moves_nothing:
             return "policy keep_all moves nothing";
         case NoRoom::no_pool:
-            return "there is no host or NVMe budget to move anything to (give an NVMe folder, "
-                   "nvme, or host_budget)";
+            return with_option_names(
+                "there is no host or NVMe budget to move anything to (give an NVMe folder, `nvme`, "
+                "or `host_budget_bytes`)",
+                face
+            );
         case NoRoom::pools_full:
             return why_full(refusal);
         case NoRoom::nothing_to_move:
@@ -98,7 +101,7 @@ std::string_view name_of(NoticeCode code) {
     return "pool_closed";
 }
 
-std::string words_of(Refusal const& refusal) {
+std::string words_of(Refusal const& refusal, Face face) {
     std::string const leaving =
         refusal.freed_bytes > 0
             ? fmt::format(", {} of which can leave", format_size(refusal.freed_bytes))
@@ -116,7 +119,7 @@ std::string words_of(Refusal const& refusal) {
         missing,
         format_size(refusal.needed_bytes),
         refusal.needed_bytes,
-        why(refusal)
+        why(refusal, face)
     );
 }
 

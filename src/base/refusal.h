@@ -5,6 +5,7 @@
 // Words are made where a user reads them.
 #pragma once
 
+#include "base/option.h"
 #include "base/place.h"
 
 #include <cstdint>
@@ -72,7 +73,7 @@ struct Notice {
 };
 
 /// One line each, without an end.
-[[nodiscard]] std::string words_of(Refusal const& refusal);
+[[nodiscard]] std::string words_of(Refusal const& refusal, Face face);
 [[nodiscard]] std::string words_of(Notice const& notice);
 
 }  // namespace spillway

@@ -42,7 +42,7 @@ std::string words_of(Command const& command) {
         return words_of(*notice);
     }
     auto const* const refusal = std::get_if<Refusal>(&command.told);
-    return refusal == nullptr ? "" : words_of(*refusal);
+    return refusal == nullptr ? "" : words_of(*refusal, Face::cpp);
 }
 
 bool says(std::vector<Command> const& commands, CommandKind kind, std::string const& text = "") {

@@ -99,7 +99,7 @@ Result<void> Loop::execute(Command const& command) {
 
 Error Loop::refuse(Command const& command) {
     auto const& refusal = std::get<Refusal>(command.told);
-    std::string words = words_of(refusal);
+    std::string words = words_of(refusal, options_.face);
     if (command.value.valid()) {
         words += ", the largest is " + driver_.describe(command.value);
     }

@@ -34,6 +34,7 @@
 namespace spillway {
 
 struct LoopOptions {
+    Face face = Face::cpp;  ///< whose names of options words use
     ExecutorOptions executor;
     std::string record_events;  ///< file for the event and command log; empty: none
     std::string flight_record;  ///< file for the last steps' log, written when one fails; or empty

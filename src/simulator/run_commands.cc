@@ -62,7 +62,7 @@ void SimulatorRun::execute_now(Command const& command) {
             drop(command);
             return;
         case CommandKind::raise:
-            refuse(words_of(std::get<Refusal>(command.told)));
+            refuse(words_of(std::get<Refusal>(command.told), Face::program));
             return;
         case CommandKind::run:
             run_work(command);

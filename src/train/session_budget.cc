@@ -11,6 +11,8 @@
 #include "train/device.h"
 #include "train/run.h"
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -59,11 +61,15 @@ class SessionBudget : public Budget {
                  .codecs = options_.codec,
                  .nonfinite = options_.nonfinite,
                  .rounding_seed = options_.seed,
-                 .nvme_rate_bytes_per_s = options_.nvme_rate_bytes_per_s}
+                 .nvme_rate_bytes_per_s = options_.nvme_rate_bytes_per_s,
+                 .face = Face::program}
             );
         } catch (BadOption const& bad) {
-            auto const [flag, typed] = as_typed(bad.option());
-            refuse(flag, typed, bad.what());
+            refuse(
+                option_name(bad.option(), Face::program),
+                typed(bad.option()),
+                bad.words(Face::program)
+            );
         }
     }
 
@@ -116,40 +122,23 @@ class SessionBudget : public Budget {
 
     [[nodiscard]] bool device_is_cpu() const { return device_of(options_.device).is_cpu(); }
 
-    /// The flag behind an option of the session, and the user's own words for it.
-    [[nodiscard]] std::pair<std::string_view, std::string_view> as_typed(std::string_view option
-    ) const {
-        if (option == "nvme") {
-            return {"--nvme", options_.nvme};
-        }
-        if (option == "nvme_budget_bytes") {
-            return {"--nvme-budget", options_.nvme_budget_typed};
-        }
-        if (option == "host_budget_bytes") {
-            return {"--host-budget", options_.host_budget_typed};
-        }
-        if (option == "device") {
-            return {"--device", options_.device};
-        }
-        if (option == "record_events") {
-            return {"--record-events", options_.record_events};
-        }
-        if (option == "policy") {
-            return {"--policy", options_.policy};
-        }
-        if (option == "codecs") {
-            return {"--codec", options_.codec};
-        }
-        if (option == "lossy") {
-            return {"--lossy", "on"};
-        }
-        if (option == "nonfinite") {
-            return {"--nonfinite", options_.nonfinite};
-        }
-        if (option == "trace_file") {
-            return {"--trace", options_.trace_file};
-        }
-        return {"--device-budget", options_.device_budget_typed};
+    /// The user's own words for an option of the session.
+    [[nodiscard]] std::string_view typed(std::string_view option) const {
+        std::array<std::pair<std::string_view, std::string_view>, 10> const all{
+            {{"device_budget_bytes", options_.device_budget_typed},
+             {"host_budget_bytes", options_.host_budget_typed},
+             {"nvme", options_.nvme},
+             {"nvme_budget_bytes", options_.nvme_budget_typed},
+             {"device", options_.device},
+             {"record_events", options_.record_events},
+             {"policy", options_.policy},
+             {"codecs", options_.codec},
+             {"nonfinite", options_.nonfinite},
+             {"trace_file", options_.trace_file}}};
+        auto const known = std::find_if(all.begin(), all.end(), [&](auto const& each) {
+            return each.first == option;
+        });
+        return known == all.end() ? "on" : known->second;  // a switch
     }
 
     TrainOptions const& options_;

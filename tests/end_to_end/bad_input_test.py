@@ -70,8 +70,8 @@ class Flags(InFolder):
             self.assert_refused(["train", *TINY, *flags], words)
         capped = ["train", *TINY, "--device-budget", "64MiB"]
         for flags, words in (
-            (["--policy", "qpo"], ["--policy qpo: ", "`lossy`"]),
-            (["--codec", "affine4"], ["--codec affine4: ", "`lossy`"]),
+            (["--policy", "qpo"], ["--policy qpo: ", "--lossy"]),
+            (["--codec", "affine4"], ["--codec affine4: ", "--lossy"]),
             (["--lossy"], ["--lossy", "online encodes nothing"]),
             (["--lossy", "--policy", "keep_all"], ["--lossy", "keep_all moves nothing"]),
             (["--lossy", "--policy", "qpo", "--codec", "affine7"], ["--codec affine7: ", "affine8"]),

@@ -130,7 +130,7 @@ void check_away_pool(SessionOptions const& options, bool has_one) {
     if (!has_one) {
         throw BadOption(
             options.codecs.empty() ? "policy" : "codecs",
-            "what is encoded has nowhere to go: give an NVMe folder (nvme) or a host budget"
+            "what is encoded has nowhere to go: give an NVMe folder (`nvme`) or `host_budget_bytes`"
         );
     }
 }

@@ -4,6 +4,7 @@
 // The session as a class of torch's, torch.classes.spillway.Session, for Python: no Python in it,
 // so one binary serves every Python that this torch supports. python/spillway wraps it.
 
+#include "base/json_view.h"
 #include "base/units.h"
 #include "memory/host_memory.h"
 #include "report/report_text.h"
@@ -15,6 +16,7 @@
 #include "torch_driver/torch_version.h"
 
 #include <c10/util/Exception.h>
+#include <nlohmann/json.hpp>
 #include <torch/custom_class.h>
 
 #include <algorithm>
@@ -23,20 +25,31 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace spillway {
 
 namespace {
 
-/// An option's name, or "state", and the reason, in a form that Python takes apart again.
-void refuse(std::string const& option, std::string const& why) {
-    TORCH_CHECK_VALUE(false, option, ": ", why);
+/// What Python makes an error of its own of: one line of JSON. `code`: `option`, which cannot be;
+/// `text`, an option's that is no size; `state`, of the session.
+void refuse(char const* code, std::string_view option, std::string const& why) {
+    nlohmann::ordered_json const error{{"code", code}, {"option", option}, {"why", why}};
+    TORCH_CHECK_VALUE(false, json_line(error));
+}
+
+void refuse(std::string_view option, std::string const& why) {
+    refuse("option", option, why);
+}
+
+void refuse(BadOption const& bad) {
+    refuse(option_name(bad.option(), Face::python), bad.words(Face::python));
 }
 
 void check_state(bool holds, char const* otherwise) {
     if (!holds) {
-        refuse("state", otherwise);
+        refuse("state", "", otherwise);
     }
 }
 
@@ -46,7 +59,7 @@ std::int64_t size_of(std::string const& option, std::string const& text, std::in
     }
     Result<std::int64_t> const size = parse_size(text, whole_bytes);
     if (!size.ok()) {
-        refuse("text of " + option, size.error().message());
+        refuse("text", option, size.error().message());
     }
     return *size;
 }
@@ -108,7 +121,8 @@ class SessionClass final : public torch::CustomClassHolder {
         );
         if (options.device_budget_bytes == 0) {
             refuse(
-                "text of device_budget",
+                "text",
+                "device_budget",
                 "'" + device_budget + "' is no limit; without one nothing has to leave"
             );
         }
@@ -143,13 +157,14 @@ class SessionClass final : public torch::CustomClassHolder {
         options.min_value_bytes =
             min_tensor_bytes.empty() ? -1 : size_of("min_tensor_bytes", min_tensor_bytes, 0);
         options.rank = rank;
+        options.face = Face::python;
         options.keep_trace = true;
         options.cap_from_open = false;
         watch_optimizer_steps();
         try {
             session_ = Session::open(options);
         } catch (BadOption const& bad) {
-            refuse(bad.option(), bad.what());
+            refuse(bad);
         }
     }
 
@@ -157,7 +172,7 @@ class SessionClass final : public torch::CustomClassHolder {
         try {
             opened()->own(tensors, names);
         } catch (BadOption const& bad) {
-            refuse(bad.option(), bad.what());
+            refuse(bad);
         }
     }
 
@@ -225,7 +240,7 @@ class SessionClass final : public torch::CustomClassHolder {
         try {
             opened()->write_trace(file);
         } catch (BadOption const& bad) {
-            refuse("timeline", bad.what());
+            refuse(bad);
         }
     }
 

@@ -95,6 +95,7 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
         .device_bytes = device.device->limit_bytes(),
         .host_bytes = host == nullptr ? 0 : host->capacity_bytes(),
         .nvme_bytes = nvme == nullptr ? 0 : nvme->capacity_bytes()};
+    loop.face = options.face;
     loop.record_events = options.record_events;
     loop.flight_record = options.flight_record;
     loop.trace_file = options.trace_file;
@@ -377,7 +378,7 @@ void TorchSession::raise_out_of_memory(std::string const& why) {
     char const* const how_to_end = caps_from_open_ ? "" : ", which session.close() ends";
     bool const is_left = !caps_from_open_ && !is_in_use();
     std::string const step = std::to_string(loop_->step());
-    if (!is_entered()) {  // else the way in which it is left tells
+    if (!is_entered() && is_in_use()) {  // a backward's error keeps its graph
         lapse();
     }
     TORCH_CHECK_WITH(

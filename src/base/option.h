@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What the options of a session are called where a user gives them. Words about options name them
+// as SessionOptions does, in backticks, and are rendered where they are shown.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace spillway {
+
+/// Who shows words to the user.
+enum class Face : std::uint8_t {
+    cpp,      ///< a C++ program: members of SessionOptions
+    python,   ///< arguments of spillway.session
+    program,  ///< flags of `spillway train`
+};
+
+struct OptionNames {
+    std::string_view cpp;
+    std::string_view python;   ///< empty: not an argument there
+    std::string_view program;  ///< empty: no flag
+
+    [[nodiscard]] constexpr std::string_view at(Face face) const {
+        switch (face) {
+            case Face::cpp:
+                break;
+            case Face::python:
+                return python.empty() ? cpp : python;
+            case Face::program:
+                return program.empty() ? cpp : program;
+        }
+        return cpp;
+    }
+};
+
+[[nodiscard]] std::span<OptionNames const> all_options();
+
+/// `cpp_name` itself where it is no option.
+[[nodiscard]] std::string_view option_name(std::string_view cpp_name, Face face);
+
+/// `words` with every "`member`" as the face says it: "`lossy`" is `lossy = true`, `lossy=True` or
+/// `--lossy`, "`nvme`" is `nvme`, `nvme=` or `--nvme`.
+[[nodiscard]] std::string with_option_names(std::string_view words, Face face);
+
+}  // namespace spillway
