@@ -12,6 +12,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import torch
@@ -25,6 +26,15 @@ NEEDED = ("torch_remat", "trl", "accelerate", "transformers")
 
 sys.path.insert(0, str(BENCH))
 import peers_table  # noqa: E402: it lies in bench/
+
+
+class Picture(unittest.TestCase):
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "no matplotlib here")
+    def test_readmes_picture_is_made_of_the_committed_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made = pathlib.Path(folder) / "peers.svg"
+            subprocess.run([sys.executable, BENCH / "plot_peers.py", BENCH / "results/peers.json", made], check=True)
+            self.assertEqual(made.read_text(), (BENCH.parent / "docs/pictures/peers.svg").read_text())
 
 
 class Quick(unittest.TestCase):
