@@ -24,8 +24,10 @@ class _Arguments(tuple[Any, ...]):
     untold: "weakref.WeakSet[Session]"
 
     def end(self) -> None:
-        while self.untold:
-            self.untold.pop()._update_ends()
+        untold = list(self.untold)  # living ones alone
+        self.untold.clear()
+        for session in untold:
+            session._update_ends()
 
     def __del__(self) -> None:
         self.end()

@@ -4,6 +4,8 @@
 
 import contextlib
 import json
+import math
+import operator
 import os
 import sys
 import warnings
@@ -48,14 +50,29 @@ def _call(function: Callable[..., _Result], *arguments: Any) -> _Result:
         raise Error(str(failure).splitlines()[0]) from failure
 
 
-def _typed(option: str, size: int | str | None) -> str:
+def _typed(option: str, size: Any) -> str:
     """As the runtime reads it; empty: not given."""
+    if isinstance(size, float) and not math.isfinite(size):
+        raise OptionError(option, f"{size!r} is not a number of bytes; write a text like '16GiB' or '80%'")
     if isinstance(size, float):
         raise OptionError(option, f"{size!r} is neither bytes nor a share; write '{size:.0%}' for a share" if 0 < size <= 1
                           else f"{size!r} is not a number of bytes; write {size:.0f}, or a text like '16GiB' or '80%'")
+    if not isinstance(size, (bool, str, type(None))):
+        with contextlib.suppress(TypeError):
+            size = operator.index(size)  # numpy's integers, too
     if isinstance(size, bool) or not isinstance(size, (int, str, type(None))):
         raise OptionError(option, f"bytes are wanted, as a number or as a text like '16GiB' or '80%', not {size!r}")
     return "" if size is None else str(size)
+
+
+def _folder(nvme: str | os.PathLike[str] | None) -> str:
+    if nvme is None:
+        return ""
+    if not isinstance(nvme, (str, os.PathLike)) or not isinstance(os.fspath(nvme), str):
+        raise OptionError("nvme", f"a folder is wanted, not {nvme!r}")
+    if not os.fspath(nvme):
+        raise OptionError("nvme", "the name of the folder is empty; leave it out where there is to be none")
+    return os.path.expanduser(os.fspath(nvme))
 
 
 def _device_budget(budget: int | str | None) -> str:
@@ -188,6 +205,7 @@ class Session:
     Raises OptionError or BudgetError for what cannot be."""
 
     _is_closed = True  # until it is open
+    _is_dying = False
 
     def __init__(
         self,
@@ -205,6 +223,8 @@ class Session:
         min_tensor_bytes: int | str | None = None,
     ) -> None:
         self._model = model
+        opener = sys._getframe(_levels_to_the_caller() - 1)
+        self._opened_at = (opener.f_code.co_filename, opener.f_lineno)
         several = optimizer if isinstance(optimizer, Iterable) else [optimizer]
         self._optimizers = [each for each in several if each is not None]
         self._told: tuple[int, int, int] | None = None
@@ -227,7 +247,7 @@ class Session:
             _device_bytes(device),
             _device_budget(device_budget),
             _typed("host_budget", host_budget),
-            "" if nvme is None else os.path.expanduser(os.fspath(nvme)),
+            _folder(nvme),
             _typed("nvme_budget", nvme_budget),
             policy,
             lossy,
@@ -243,7 +263,7 @@ class Session:
             _call(self._runtime.close)  # or it would cap what runs while the error is handled
             self._is_closed = True
             raise
-        if device.type == "cpu" and nvme is None and host_budget is None and policy != "keep_all":
+        if device.type == "cpu" and nvme is None and _typed("host_budget", host_budget).strip() in ("", "0") and policy != "keep_all":
             self._warn_of_no_place()
         _update.watch(self)
 
@@ -323,6 +343,7 @@ class Session:
 
     def __del__(self) -> None:
         if not self._is_closed and self._entries == 0:
+            self._is_dying = True
             self._warn_of_nothing_recorded()
 
     def __reduce_ex__(self, protocol: object) -> Any:
@@ -333,7 +354,10 @@ class Session:
         """Once a session."""
         if what not in self._has_warned:
             self._has_warned.add(what)
-            warnings.warn(words, SpillwayWarning, stacklevel=_levels_to_the_caller())
+            if self._is_dying:  # wherever it was let go of: what tells is where it was opened
+                warnings.warn_explicit(words, SpillwayWarning, *self._opened_at)
+            else:
+                warnings.warn(words, SpillwayWarning, stacklevel=_levels_to_the_caller())
 
     def _warn_of_no_place(self) -> None:
         """Not where the budget is above all that there is: such a session is to measure."""

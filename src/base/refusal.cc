@@ -111,7 +111,7 @@ std::string words_of(Refusal const& refusal, Face face) {
             ? fmt::format(": {} too few", format_size(refusal.needed_bytes - refusal.limit_bytes))
             : "";
     return fmt::format(
-        "asked for {} with {} of {} in use{}{}; at least {} are needed here ({} bytes), and {}",
+        "asked for {} with {} of {} in use{}{}; at least {} are needed so far ({} bytes), and {}",
         format_size(refusal.asked_bytes),
         format_size(refusal.used_bytes),
         format_size(refusal.limit_bytes),

@@ -180,7 +180,7 @@ TEST(Devices, out_of_memory_says_who_and_what_and_a_smaller_batch_trains_on) {
         for (char const* const part :
              {"asked for 4.0 KiB with ",
               " of 48.0 KiB in use",
-              "are needed here",
+              "are needed so far",
               "the host budget is full"}) {
             EXPECT_NE(words.find(part), std::string::npos) << part << " in: " << words;
         }

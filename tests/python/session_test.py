@@ -15,6 +15,7 @@ import threading
 import unittest
 import unittest.mock
 
+import numpy
 import spillway
 import torch
 import torch.utils.checkpoint
@@ -257,6 +258,16 @@ class Refusals(Train):
         for none in (0, "", None):
             no_budget = self.refused(spillway.OptionError, "bytes are wanted", self.open, net, none)
             self.assertNotIsInstance(no_budget, torch.OutOfMemoryError, "a smaller batch would not help")
+        for odd in (float("nan"), float("inf"), 0.5, True, object()):
+            with self.assertRaisesRegex(spillway.OptionError, "device_budget: "):
+                self.open(net, odd)
+        for odd in ("0.5", "0%", "0MiB"):
+            with self.assertRaisesRegex(spillway.OptionError, "device_budget: .* is no room for anything"):
+                self.open(net, odd)
+        for folder, why in (("", "the name of the folder is empty"), (5, "a folder is wanted, not 5"), (b"/", "a folder is")):
+            with self.assertRaisesRegex(spillway.OptionError, f"nvme: {why}"):
+                self.open(net, nvme=folder)
+        self.open(net, numpy.int64(64 << 20)).close()
         much = self.refused(spillway.OptionError, "device_budget: 'much' is not a size", self.open, net, "much")
         self.assertNotIsInstance(much, torch.OutOfMemoryError, "a smaller batch would not help")
         self.refused(spillway.BudgetError, "nvme_budget: it is of the folder `nvme`", self.open, net, nvme=None,

@@ -6,6 +6,7 @@ import copy
 import gc
 import os
 import pickle
+import sys
 import threading
 import time
 import unittest
@@ -263,6 +264,29 @@ class Update(same_bits.Case):
                     loss_of(net).backward()
                 net.load_state_dict(state)
                 optimizer.step(closure)
+
+    def test_a_step_that_raises_where_torch_records_no_steps_caps_nothing_afterwards(self):
+        net = model(1)
+        session = self.open(net, "16MiB")
+        with session:
+            loss_of(net).backward()
+
+        class Fails(torch.optim.SGD):
+            def step(self, closure=None):
+                raise ValueError("in the step")
+
+        optimizer = Fails(net.parameters(), lr=0.1)
+        before = torch.autograd._enable_record_function
+        before(False)
+        self.addCleanup(before, True)
+        unraised = []
+        hook, sys.unraisablehook = sys.unraisablehook, unraised.append
+        self.addCleanup(setattr, sys, "unraisablehook", hook)
+        with self.assertRaises(ValueError):
+            optimizer.step()
+        gc.collect()
+        self.assertEqual(unraised, [])
+        self.assertTrue(fits())
 
     def test_a_session_that_is_gone_hears_nothing(self):
         net = model(1)

@@ -123,7 +123,8 @@ class SessionClass final : public torch::CustomClassHolder {
             refuse(
                 "text",
                 "device_budget",
-                "'" + device_budget + "' is no limit; without one nothing has to leave"
+                "'" + device_budget +
+                    "' is no room for anything; write bytes, such as '16GiB' or '80%'"
             );
         }
         bool const takes_half = host_budget.empty() && device != "cpu" && policy != "keep_all";
