@@ -10,6 +10,19 @@ namespace spillway {
 
 namespace {
 
+struct OptionNames {
+    std::string_view cpp;
+    std::string_view python;   ///< empty: not an argument there
+    std::string_view program;  ///< empty: no flag
+
+    [[nodiscard]] std::string_view at(Face face) const {
+        std::string_view const name = face == Face::python    ? python
+                                      : face == Face::program ? program
+                                                              : cpp;
+        return name.empty() ? cpp : name;
+    }
+};
+
 constexpr auto kOptions = std::to_array<OptionNames>(
     {{"device_budget_bytes", "device_budget", "--device-budget"},
      {"host_budget_bytes", "host_budget", "--host-budget"},
@@ -32,7 +45,7 @@ constexpr auto kOptions = std::to_array<OptionNames>(
 /// As one writes it to set it.
 std::string set_at(std::string_view cpp_name, Face face) {
     std::string const name(option_name(cpp_name, face));
-    if (face == Face::program || (face == Face::python && name == "policy")) {
+    if (face == Face::program) {
         return name;
     }
     bool const is_switch = cpp_name == "lossy";
@@ -43,10 +56,6 @@ std::string set_at(std::string_view cpp_name, Face face) {
 }
 
 }  // namespace
-
-std::span<OptionNames const> all_options() {
-    return kOptions;
-}
 
 std::string_view option_name(std::string_view cpp_name, Face face) {
     auto const option = std::find_if(kOptions.begin(), kOptions.end(), [&](OptionNames const& o) {

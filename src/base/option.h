@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,26 +17,6 @@ enum class Face : std::uint8_t {
     python,   ///< arguments of spillway.session
     program,  ///< flags of `spillway train`
 };
-
-struct OptionNames {
-    std::string_view cpp;
-    std::string_view python;   ///< empty: not an argument there
-    std::string_view program;  ///< empty: no flag
-
-    [[nodiscard]] constexpr std::string_view at(Face face) const {
-        switch (face) {
-            case Face::cpp:
-                break;
-            case Face::python:
-                return python.empty() ? cpp : python;
-            case Face::program:
-                return program.empty() ? cpp : program;
-        }
-        return cpp;
-    }
-};
-
-[[nodiscard]] std::span<OptionNames const> all_options();
 
 /// `cpp_name` itself where it is no option.
 [[nodiscard]] std::string_view option_name(std::string_view cpp_name, Face face);

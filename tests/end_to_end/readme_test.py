@@ -51,14 +51,12 @@ class Readme(unittest.TestCase):
         for name in shown:
             self.assertTrue((ROOT / f"bench/{name}.py").is_file(), name)
 
-    def test_figure_names_real_folders_and_files(self) -> None:
+    def test_figure_names_real_folders(self) -> None:
         figure = next(part for part in README.split("```") if "src/torch_driver" in part)
         folders = re.findall(r"src/([a-z_]+)", figure)
-        self.assertGreaterEqual(len(folders), 4)
+        self.assertGreaterEqual(len(folders), 5)
         for folder in folders:
             self.assertTrue((ROOT / "src" / folder).is_dir(), folder)
-        for name in re.findall(r"\b[a-z_]+\.cc\b", figure):
-            self.assertTrue(list((ROOT / "src").rglob(name)), name)
 
     def test_files_named_in_pages_exist(self) -> None:
         for page, text in PAGES.items():

@@ -11,11 +11,13 @@ import threading
 import time
 import unittest
 import warnings
+import weakref
 from typing import Any
 from unittest import mock
 
 import spillway
 import torch
+from spillway import _update
 
 import same_bits
 from cap_test import fits
@@ -287,6 +289,21 @@ class Update(same_bits.Case):
         gc.collect()
         self.assertEqual(unraised, [])
         self.assertTrue(fits())
+
+    def test_a_step_whose_session_goes_with_it_says_nothing(self):
+        class Told:  # as a session is
+            def _update_ends(self) -> None:
+                raise AssertionError("it is gone")
+
+        unraised = []
+        hook, sys.unraisablehook = sys.unraisablehook, unraised.append
+        self.addCleanup(setattr, sys, "unraisablehook", hook)
+        told, arguments = Told(), _update._Arguments(())
+        arguments.untold = weakref.WeakSet([told])
+        told.arguments, arguments.told = arguments, told  # collected at once
+        del told, arguments
+        gc.collect()
+        self.assertEqual(unraised, [])
 
     def test_a_session_that_is_gone_hears_nothing(self):
         net = model(1)
