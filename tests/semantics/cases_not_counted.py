@@ -95,6 +95,39 @@ def storage_set(s: Subject) -> Any:
     return finish(x, out)
 
 
+@case("6.16", wrong="the saved bytes are used")
+def storage_set_then_forgotten(s: Subject) -> Any:
+    """the same, and every name of it goes before backward: plain autograd still has the tensor"""
+    x, hidden, out = saved(s)
+    hidden.data = s.tensor()
+    del hidden
+    s.settle()
+    return finish(x, out)
+
+
+@case("6.16", wrong="the saved bytes are used")
+def mask_set_then_forgotten(s: Subject) -> Any:
+    """the same with a mask, and twice: a leaf that needs no gradient is given other data, and goes"""
+    x, mask = s.leaf(), s.tensor()
+    out = s.run(lambda x, mask: (x * mask).sin() * mask, x, mask)
+    mask.data = s.tensor()
+    mask.data = s.tensor() + 1
+    del mask
+    s.settle()
+    return finish(x, out)
+
+
+@case("6.16 6.11", moves=False, wrong="the saved bytes are used")
+def small_tensor_set_then_forgotten(s: Subject) -> Any:
+    """the same with an activation that is too small to move"""
+    x = s.leaf()
+    small, out = s.run(lambda x: (small := x[:1, :4].exp(), small.sin().sum() * x.sum()), x)
+    small.data = torch.ones_like(small) * 3
+    del small
+    s.settle()
+    return finish(x, out)
+
+
 @case("6.16 6.3", wrong="the bytes from before the write are used")
 def write_what_python_read_through_data(s: Subject) -> Any:
     """a node's saved tensor is read from Python and written through .data: backward sees the new bytes"""

@@ -69,18 +69,21 @@ SavedHook::~SavedHook() {
     if (value_.valid()) {
         session_->registry().forget(*this);
     }
+    let_go_of_original(std::move(original_));
 }
 
 void SavedHook::call_pack_hook(at::Tensor const& tensor) {
     version_ = torch::autograd::impl::version_counter(tensor);
     saved_version_ = version_.current_version();
     kept_ = at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(version_, false));
-    original_ = WeakTensor(tensor.getIntrusivePtr());
     made_by_ = made_by(tensor);
     origin_ = origin_of(tensor);
     // The node that saves has just taken its number; a tensor of that node is its own output.
     is_output_ = origin_.node != nullptr && origin_.number + 1 == at::sequence_number::peek();
     node_number_ = at::sequence_number::peek() - 1;
+    if (!is_output_) {
+        original_ = WeakTensor(tensor.getIntrusivePtr());
+    }
     if (tensor.has_storage()) {
         storage_ = tensor.storage().getWeakStorageImpl();
     }
@@ -100,7 +103,7 @@ at::Tensor SavedHook::call_unpack_hook() {
     session_->begin_backward();
     check_version();
     at::Tensor const original(original_.lock());
-    if (original.defined() && !is_output_) {
+    if (original.defined()) {
         auto const* const meta = torch::autograd::impl::get_autograd_meta(original);
         bool const has_node = meta != nullptr && meta->grad_fn_ != nullptr;
         TORCH_CHECK(

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/ids.h"
+#include "torch_driver/autograd/replaced_data.h"
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
@@ -23,8 +24,6 @@ namespace spillway {
 class HandedOut;
 class TorchSession;
 struct SavedValue;  // registry.h
-
-using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
 /// Which node made the tensor, for messages and slots: names are made only when asked for, because
 /// that costs more than all the rest.
@@ -94,6 +93,7 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage_;  ///< of what was saved; may be none
     c10::VariableVersion version_;  ///< shared with the saved tensor and its views
     std::uint32_t saved_version_ = 0;
+    /// What was saved, as far as plain autograd would keep it itself: not a node's own output.
     WeakTensor original_{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
     std::shared_ptr<HandedOut> made_by_;  ///< what made the saved tensor: an unpack; or null
     Origin origin_;

@@ -141,6 +141,7 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
         throw BadOption("trace_file", trace.error().message());
     }
     install_engine();
+    watch_replaced_data();
     install_allocator();
     return session;
 }

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/autograd/replaced_data.h"
+
+#include "torch_driver/autograd/handed_out.h"
+
+#include <ATen/core/VariableHooksInterface.h>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+/// A tensor's own weak count while it lives.
+constexpr std::size_t kNoWeakReference = 1;
+
+/// The tensors that are kept, by address.
+class Kept {
+  public:
+    void keep(at::Tensor tensor) {
+        at::Tensor twice;  // goes after the lock, as any tensor that ends here
+        std::lock_guard const lock(mutex_);
+        at::Tensor& place = tensors_[tensor.unsafeGetTensorImpl()];
+        twice = std::exchange(place, std::move(tensor));
+        count_ = tensors_.size();
+    }
+
+    void let_go(WeakTensor original) noexcept {
+        at::Tensor ends;
+        std::lock_guard const lock(mutex_);
+        auto const at = tensors_.find(original._unsafe_get_target());
+        original.reset();
+        if (at != tensors_.end() && at->second.weak_use_count() == kNoWeakReference) {
+            ends = std::move(at->second);
+            tensors_.erase(at);
+            count_ = tensors_.size();
+        }
+    }
+
+    [[nodiscard]] std::size_t count() const { return count_.load(std::memory_order_acquire); }
+
+  private:
+    std::mutex mutex_;
+    std::unordered_map<c10::TensorImpl const*, at::Tensor> tensors_;
+    std::atomic<std::size_t> count_ = 0;  ///< of `tensors_`, to be read without the lock
+};
+
+Kept& kept() {
+    static auto* const all = new Kept;  // leaked: graphs may outlive main()
+    return *all;
+}
+
+using at::TensorBase;
+using at::impl::VariableHooksInterface;
+/// A reference to a pointer to a node, whose kind differs between torch's versions.
+using NodeOf =
+    decltype(std::declval<VariableHooksInterface const&>().grad_fn(std::declval<TensorBase const&>()
+    ));
+
+/// Hands everything on to torch's own, and sees `set_data`.
+class SeesSetData final : public VariableHooksInterface {
+  public:
+    explicit SeesSetData(VariableHooksInterface* torchs) : torchs_(torchs) {}
+
+    void set_data(TensorBase const& self, TensorBase const& data) const override {
+        torchs_->set_data(self, data);
+        // A hook refers weakly to what it stands for, and shares its version counter. Of what was
+        // handed out, its watcher keeps what became of it.
+        c10::TensorImpl const& impl = *self.unsafeGetTensorImpl();
+        if (self.weak_use_count() > kNoWeakReference && !impl.unique_version() &&
+            made_by(at::Tensor(self)) == nullptr) {
+            kept().keep(at::Tensor(self));
+        }
+    }
+
+    TensorBase tensor_data(TensorBase const& self) const override {
+        return torchs_->tensor_data(self);
+    }
+    TensorBase variable_data(TensorBase const& self) const override {
+        return torchs_->variable_data(self);
+    }
+    NodeOf grad_fn(TensorBase const& self) const override { return torchs_->grad_fn(self); }
+    unsigned _register_hook(
+        TensorBase const& self, std::function<TensorBase(TensorBase const&)> hook
+    ) const override {
+        return torchs_->_register_hook(self, std::move(hook));
+    }
+    void remove_hook(TensorBase const& self, unsigned position) const override {
+        torchs_->remove_hook(self, position);
+    }
+    bool is_view(TensorBase const& self) const override { return torchs_->is_view(self); }
+    TensorBase const& base(TensorBase const& self) const override { return torchs_->base(self); }
+    std::string const& name(TensorBase const& self) const override { return torchs_->name(self); }
+    bool is_leaf(TensorBase const& self) const override { return torchs_->is_leaf(self); }
+    std::int64_t output_nr(TensorBase const& self) const override {
+        return torchs_->output_nr(self);
+    }
+    TensorBase data(TensorBase const& self) const override { return torchs_->data(self); }
+    std::int64_t _version(TensorBase const& self) const override { return torchs_->_version(self); }
+    void retain_grad(TensorBase const& self) const override { torchs_->retain_grad(self); }
+    bool retains_grad(TensorBase const& self) const override { return torchs_->retains_grad(self); }
+    void _backward(
+        at::Tensor const& self,
+        at::TensorList inputs,
+        std::optional<at::Tensor> const& gradient,
+        std::optional<bool> keep_graph,
+        bool create_graph
+    ) const override {
+        torchs_->_backward(self, inputs, gradient, keep_graph, create_graph);
+    }
+    void requires_grad_(TensorBase const& self, bool requires_grad) const override {
+        torchs_->requires_grad_(self, requires_grad);
+    }
+    void basic_autograd_not_implemented_fallback(
+        c10::OperatorHandle const& op, c10::DispatchKeySet keys, torch::jit::Stack* stack
+    ) const override {
+        torchs_->basic_autograd_not_implemented_fallback(op, keys, stack);
+    }
+    std::optional<c10::ScalarType> grad_dtype(TensorBase const& self) const override {
+        return torchs_->grad_dtype(self);
+    }
+    void set_grad_dtype(TensorBase const& self, std::optional<c10::ScalarType> const& dtype)
+        const override {
+        torchs_->set_grad_dtype(self, dtype);
+    }
+
+  private:
+    VariableHooksInterface* const torchs_;
+};
+
+}  // namespace
+
+void watch_replaced_data() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        // Leaked, as torch's own is.
+        at::impl::SetVariableHooks(new SeesSetData(at::impl::GetVariableHooks()));
+    });
+}
+
+void let_go_of_original(WeakTensor original) noexcept {
+    if (kept().count() != 0) {
+        kept().let_go(std::move(original));
+    }
+}
+
+std::size_t kept_for_replaced_data() {
+    return kept().count();
+}
+
+}  // namespace spillway
