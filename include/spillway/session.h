@@ -174,7 +174,9 @@ class Recording {
 /// is counted and capped, whether or not it is recorded. For sessions with `cap_from_open` false.
 class Update {
   public:
-    Update(Session& session, std::int64_t step);
+    /// `state_bytes`: what the optimizer will keep that it has not allocated yet, where that is
+    /// known. A refusal's estimate counts it.
+    Update(Session& session, std::int64_t step, std::int64_t state_bytes = 0);
     ~Update();
     Update(Update const&) = delete;
     Update& operator=(Update const&) = delete;

@@ -3,6 +3,7 @@
 """An open session takes part in the step of every torch optimizer that holds parameters of its model: torch tells of
 each step, before it and after it."""
 
+import inspect
 import os
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -52,10 +53,31 @@ def _of(optimizer: torch.optim.Optimizer) -> "list[Session]":
     return [session for session in list(_sessions) if session._trains(optimizer)]
 
 
+def _coming_state_bytes(optimizer: torch.optim.Optimizer) -> int:
+    """What the first step of one of torch's optimizers will allocate and keep; 0 where that is not known. Its kind is
+    tried with a parameter that has no memory."""
+    if optimizer.state or not type(optimizer).__module__.startswith("torch.optim."):
+        return 0
+    probe = torch.nn.Parameter(torch.empty(64, device="meta"))
+    probe.grad = torch.empty_like(probe)
+    names = inspect.signature(type(optimizer)).parameters
+    options = {name: value for name, value in optimizer.defaults.items() if name in names and name not in ("foreach", "fused")}
+    try:
+        twin: Any = type(optimizer)([probe], **options)
+        twin.step()
+    except Exception:  # an estimate for a message is not worth an error
+        return 0
+    states = sum(isinstance(state, torch.Tensor) and state.shape == probe.shape for state in twin.state[probe].values())
+    return states * sum(parameter.nbytes for group in optimizer.param_groups for parameter in group["params"]
+                        if parameter.grad is not None and parameter.layout is torch.strided)
+
+
 def _before(
     optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    untold = [session for session in _of(optimizer) if not session._update_begins()]
+    sessions = _of(optimizer)
+    coming = _coming_state_bytes(optimizer) if sessions else 0
+    untold = [session for session in sessions if not session._update_begins(coming)]
     if not untold:
         return None
     arguments = _Arguments(args)

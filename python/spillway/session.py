@@ -379,11 +379,11 @@ class Session:
         mine = {id(parameter) for parameter in self._model.parameters()}
         return any(id(parameter) in mine for group in optimizer.param_groups for parameter in group["params"])
 
-    def _update_begins(self) -> bool:
-        """Whether nobody has to tell of its end."""
+    def _update_begins(self, state_bytes: int) -> bool:
+        """Of an optimizer that will keep so many bytes more. Whether nobody has to tell of its end."""
         self._is_stepping = True
         try:
-            return _call(self._runtime.begin_update)
+            return _call(self._runtime.begin_update, state_bytes)
         except StateError:  # another thread has closed it meanwhile
             return True
 

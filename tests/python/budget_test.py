@@ -80,6 +80,21 @@ class Budget(same_bits.Case):
         self.assertGreater(needed, 6 << 20)
         self.assertLessEqual(proven, needed)
 
+    def test_a_refusal_s_estimate_counts_gradients_and_optimizer_state_that_are_to_come(self):
+        for optimizer, refusals in ((torch.optim.SGD, 2), (torch.optim.AdamW, 3)):  # forward, backward, update
+            budget, told = 6 << 20, []
+            for _ in range(4):
+                try:
+                    self.step(budget, optimizer=optimizer)
+                    break
+                except torch.OutOfMemoryError as refused:
+                    told.append(str(refused))
+                    budget = int(re.findall(r"[(](\d+) bytes[)]", str(refused))[-1]) + PAGE
+            with self.subTest(optimizer=optimizer.__name__, told=told, needed=self.step("1TiB", optimizer=optimizer)):
+                self.assertLessEqual(len(told), refusals)
+                self.assertIn("once every parameter has a gradient", told[0])
+                self.assertEqual("once every parameter has its optimizer state" in told[-1], refusals == 3)
+
     def test_a_refusal_names_the_largest_tensor_that_something_holds(self):
         model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(12)))
         held = []

@@ -4,6 +4,7 @@
 #include "torch_driver/autograd/backward_order.h"
 
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <queue>
 #include <unordered_set>
@@ -97,6 +98,18 @@ std::unordered_map<std::uint64_t, std::size_t> rank_of_nodes(Backward const& bac
         }
     }
     return rank;
+}
+
+std::int64_t missing_gradient_bytes(Backward const& backward) {
+    std::int64_t bytes = 0;
+    for (auto const& [node, edges] : count_edges(backward.roots)) {
+        auto const* const leaf = dynamic_cast<torch::autograd::AccumulateGrad const*>(node);
+        if (leaf != nullptr && !leaf->variable.grad().defined() &&
+            leaf->variable.layout() == c10::kStrided) {
+            bytes += static_cast<std::int64_t>(leaf->variable.nbytes());
+        }
+    }
+    return bytes;
 }
 
 }  // namespace spillway

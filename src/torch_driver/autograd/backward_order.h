@@ -26,4 +26,7 @@ struct Backward {
 [[nodiscard]] std::unordered_map<std::uint64_t, std::size_t> rank_of_nodes(Backward const& backward
 );
 
+/// Bytes of the leaves that this backward gives a first gradient.
+[[nodiscard]] std::int64_t missing_gradient_bytes(Backward const& backward);
+
 }  // namespace spillway

@@ -206,6 +206,14 @@ std::shared_ptr<Backward const> backward_here() {
                               : std::shared_ptr<Backward const>(running, &running->backward);
 }
 
+Backward what_runs_here() {
+    if (std::shared_ptr<Backward const> const known = backward_here(); known != nullptr) {
+        return *known;
+    }
+    torch::autograd::Edge const now(torch::autograd::get_current_node(), 0);
+    return now.function == nullptr ? Backward{} : Backward{{now}, {}};
+}
+
 std::size_t python_hook_depth() {
     return at::SavedTensorDefaultHooks::get_tls_state().stack.size();
 }

@@ -41,6 +41,10 @@ void keep_for_backward(std::shared_ptr<void> held);
 /// The backward that the calling thread runs a node of; null where it runs none.
 [[nodiscard]] std::shared_ptr<Backward const> backward_here();
 
+/// The same; where that is not known, as of a backward that Python starts, what is below the node
+/// that the calling thread runs. Without roots: it runs none.
+[[nodiscard]] Backward what_runs_here();
+
 /// How deep Python's stack of saved-tensor hooks is on this thread.
 [[nodiscard]] std::size_t python_hook_depth();
 

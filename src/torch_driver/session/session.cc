@@ -79,13 +79,15 @@ void Recording::by_error() {
     entered_->by_error();
 }
 
-Update::Update(Session& session, std::int64_t step)
+Update::Update(Session& session, std::int64_t step, std::int64_t state_bytes)
     : session_(session.impl_), before_(session_->loop().current_phase()) {
     capped_ = std::make_unique<Capped>(session_);
     session.phase(Phase::update, step);
+    session_->update_begins(state_bytes);
 }
 
 Update::~Update() {
+    session_->update_ends();
     capped_.reset();
     session_->phase(before_);
 }

@@ -70,10 +70,10 @@ std::int64_t size_of(std::string const& option, std::string const& text, std::in
 /// Thread  any
 class Updates {
   public:
-    void begin(Session& session, std::int64_t step) {
+    void begin(Session& session, std::int64_t step, std::int64_t state_bytes) {
         std::lock_guard const lock(mutex_);
         if (++depth_ == 1) {
-            open_.emplace(session, step);
+            open_.emplace(session, step, state_bytes);
         }
     }
     void end() {
@@ -221,10 +221,11 @@ class SessionClass final : public torch::CustomClassHolder {
         }
     }
 
-    /// An optimizer's step begins on this thread. False: its end has to be told.
-    bool begin_update() {
+    /// An optimizer's step begins on this thread, which will allocate `state_bytes` of state.
+    /// False: its end has to be told.
+    bool begin_update(std::int64_t state_bytes) {
         std::lock_guard const lock(mutex_);
-        updates_->begin(*opened(), step_);
+        updates_->begin(*opened(), step_, state_bytes);
         return at_end_of_step([weak = std::weak_ptr<Updates>(updates_)] {
             if (std::shared_ptr<Updates> const updates = weak.lock()) {
                 updates->end();

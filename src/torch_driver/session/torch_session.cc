@@ -263,18 +263,14 @@ void TorchSession::tell_backward_order() {
     if (task == -1 || told_ == task) {
         return;
     }
-    std::shared_ptr<Backward const> backward = backward_here();
-    if (backward == nullptr) {  // Python's backwards pass our engine by: what is below this node
-        torch::autograd::Edge const now(torch::autograd::get_current_node(), 0);
-        if (now.function == nullptr) {
-            return;  // a hook between nodes; one of these will tell
-        }
-        backward = std::make_shared<Backward>(Backward{{now}, {}});
+    Backward const backward = what_runs_here();
+    if (backward.roots.empty()) {
+        return;  // a hook between nodes; one of these will tell
     }
     if (told_.exchange(task) == task) {
         return;
     }
-    std::vector<ValueId> order = registry_.in_order(rank_of_nodes(*backward));
+    std::vector<ValueId> order = registry_.in_order(rank_of_nodes(backward));
     if (!order.empty()) {
         loop_->backward_order(std::move(order));
     }
@@ -382,13 +378,17 @@ void TorchSession::raise_out_of_memory(std::string const& why) {
     if (!is_entered() && is_in_use()) {  // a backward's error keeps its graph
         lapse();
     }
+    Refusal const refused = loop_->last_refusal().value_or(Refusal{});
+    std::string const estimate = estimate_.words(refused.needed_bytes, loop_->current_phase());
     TORCH_CHECK_WITH(
         OutOfMemoryError,
         false,
         is_left ? "after the forward of step " + step : place(),
         ": ",
         why,
-        ". ",
+        ".",
+        estimate,
+        " ",
         is_left ? "The session was left, and its budget holds for this thread as long as what it "
                   "recorded lives (a loss, an output, an error's traceback). "
                 : "",
@@ -443,6 +443,7 @@ void TorchSession::own(
     std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names
 ) {
     std::int64_t const outside_bytes = registry_.own(tensors, names) + coded_bytes_;
+    estimate_.own(tensors, *device_);
     std::int64_t const limit = device_->limit_bytes();
     if (limit > 0 && outside_bytes >= limit) {
         throw BadOption(

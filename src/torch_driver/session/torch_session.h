@@ -15,6 +15,7 @@
 #include "torch_driver/autograd/saved_hook.h"
 #include "torch_driver/device/session_device.h"
 #include "torch_driver/session/forks.h"
+#include "torch_driver/session/step_estimate.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/FunctionRef.h>
@@ -122,6 +123,11 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     void own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names = {});
     [[nodiscard]] Report report();
     [[nodiscard]] std::optional<Refusal> last_refusal() { return loop_->last_refusal(); }
+    /// An optimizer's step begins, which will allocate `state_bytes` that stay; 0: not known.
+    void update_begins(std::int64_t state_bytes) {
+        estimate_.update_begins(needed_bytes_, state_bytes);
+    }
+    void update_ends() { estimate_.update_ends(); }
     void end_cap();
     void exact(bool on) { exact_ = on; }
     /// "step 3, forward".
@@ -158,6 +164,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     std::atomic<std::int64_t> saved_tensors_{0};
     std::atomic<std::int64_t> passed_tensors_{0};
     std::atomic<std::int64_t> needed_bytes_{0};  ///< Report::device_needed_bytes
+    StepEstimate estimate_;
     std::atomic<bool> caps_{true};
     bool const caps_from_open_;
     std::atomic<bool> has_owner_{true};
