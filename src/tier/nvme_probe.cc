@@ -3,10 +3,14 @@
 
 #include "tier/nvme_probe.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 namespace spillway {
 
@@ -17,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMeasureNs = 25'000'000;  // each way of each shape
 constexpr std::int64_t kProbeNs = 450'000'000;   // all of it; a slow disk sees fewer shapes
 constexpr double kClearlyBetter = 1.10;
+constexpr std::int64_t kProbeFileBytes = std::int64_t{64} << 20;
 
 std::int64_t ns_since(Clock::time_point start) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
@@ -147,6 +152,24 @@ IoShape probe_io(BlockFile const& file) {
         attempt({block_bytes, best.queue_depth});
     }
     return best;
+}
+
+IoShape probe_io_once(BlockFile& file) {
+    static std::mutex mutex;
+    static std::map<dev_t, IoShape> known;  // what a drive wants does not change meanwhile
+    struct stat status {};
+    if (fstat(file.fd(), &status) != 0) {
+        return {};
+    }
+    std::lock_guard const lock(mutex);
+    auto const at = known.find(status.st_dev);
+    if (at != known.end()) {
+        return at->second;
+    }
+    if (!file.grow(kProbeFileBytes).ok()) {
+        return {};
+    }
+    return known[status.st_dev] = probe_io(file);
 }
 
 }  // namespace spillway

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // How many pieces of which size this disk wants in flight: a short measurement in a tier's own
-// file, when the tier is opened.
+// file, when the first tier on that disk is opened.
 #pragma once
 
 #include "tier/block_file.h"
@@ -37,5 +37,11 @@ struct IoRates {
 /// The best of a few shapes in less than half a second; the default where nothing is better by
 /// more than the noise of so short a measurement, or where measuring fails.
 [[nodiscard]] IoShape probe_io(BlockFile const& file);
+
+/// As probe_io, once for each file system and process, so that later sessions open at once: other
+/// files there get the first one's answer, and are left alone. Grows the file that is measured.
+///
+/// Thread  any; one measures at a time
+[[nodiscard]] IoShape probe_io_once(BlockFile& file);
 
 }  // namespace spillway

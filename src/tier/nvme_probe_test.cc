@@ -52,5 +52,17 @@ TEST(NvmeProbeTest, the_probe_answers_with_a_shape_it_tries) {
     EXPECT_TRUE(shape.block_bytes >= kMiB / 2 && shape.block_bytes <= 2 * kMiB);
 }
 
+TEST(NvmeProbeTest, a_disk_is_probed_once) {
+    std::optional<BlockFile> first = file_here(4096);
+    std::optional<BlockFile> second = file_here(4096);
+    if (!first || !second) {
+        GTEST_SKIP() << "no io_uring or no O_DIRECT in the working folder";
+    }
+    IoShape const shape = probe_io_once(*first);
+    EXPECT_EQ(probe_io_once(*second), shape);
+    EXPECT_EQ(first->size_bytes(), 64 * kMiB) << "it was measured";
+    EXPECT_EQ(second->size_bytes(), 4096) << "it was not";
+}
+
 }  // namespace
 }  // namespace spillway

@@ -25,7 +25,7 @@ namespace spillway {
 namespace {
 
 constexpr std::int64_t kGrowBytes = std::int64_t{1} << 30;
-constexpr std::int64_t kProbeFileBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kSmallestProbed = std::int64_t{64} << 20;  // capacity
 constexpr std::int64_t kMostBlockBytes = std::int64_t{64} << 20;
 constexpr int kMostQueueDepth = 1024;
 
@@ -259,8 +259,8 @@ IoShape shape_of(NvmeOptions const& options, BlockFile& file, std::int64_t capac
     IoShape shape;
     bool const measured = options.block_bytes == 0 && options.queue_depth == 0 && file.direct() &&
                           !options.force_thread_pool;
-    if (measured && capacity_bytes >= kProbeFileBytes && file.grow(kProbeFileBytes).ok()) {
-        shape = probe_io(file);
+    if (measured && capacity_bytes >= kSmallestProbed) {
+        shape = probe_io_once(file);
     }
     shape.block_bytes = options.block_bytes > 0 ? options.block_bytes : shape.block_bytes;
     shape.queue_depth = options.queue_depth > 0 ? options.queue_depth : shape.queue_depth;
