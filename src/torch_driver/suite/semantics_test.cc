@@ -14,12 +14,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -319,6 +321,64 @@ TEST(Semantics, a_custom_function_saves_and_finds_its_tensors) {
         y.backward();
         return Tensors{x.grad()};
     });
+}
+
+/// Its backward gives what it unpacked another storage, and lets the old one go: AddressSanitizer
+/// sees whoever goes on with that.
+struct Swaps : torch::autograd::Function<Swaps> {
+    static Tensor forward(torch::autograd::AutogradContext* context, Tensor const& x) {
+        context->save_for_backward({x});
+        return x.sin();
+    }
+    static Tensors backward(torch::autograd::AutogradContext* context, Tensors const& gradients) {
+        Tensor x = context->get_saved_variables()[0];
+        Tensor const gradient = gradients[0] * x.cos();
+        x.set_data(x.detach() * 0.5);
+        return {gradient};
+    }
+};
+
+TEST(Semantics, a_function_swaps_the_storage_of_what_it_unpacked) {
+    expect_like_plain([](auto const& record) {
+        Tensor x = leaf(50);
+        Tensor y = record([&] { return chain(Swaps::apply(chain(x * 1.5))).sum(); });
+        for (int i = 0; i < 3; ++i) {
+            y.backward({}, true);
+            Tensor const again = record([&] { return chain(leaf(51 + i)).sum(); });
+            again.backward();  // storages at addresses that were let go
+        }
+        Tensor const gradient = x.grad().clone();
+        y.reset();
+        return Tensors{gradient};
+    });
+}
+
+TEST(Semantics, two_threads_save_one_tensor_first) {
+    if (!on_cpu()) {
+        GTEST_SKIP() << "the late accelerator's operators run on one thread at a time";
+    }
+    Rig rig(values(24));
+    for (int round = 0; round < 50; ++round) {
+        Tensor const shared = leaf(60 + round).detach() * 2;
+        Tensors leaves{leaf(1), leaf(2)};
+        std::atomic<int> ready = 0;
+        auto const multiply = [&](std::size_t i) {
+            Entered const entered(rig.session);
+            Tensor const y = leaves[i] * 1.5;
+            for (++ready; ready < 2;) {
+            }
+            chain(y * shared).sum().backward();
+        };
+        std::thread other(multiply, 1);
+        multiply(0);
+        other.join();
+        for (Tensor& x : leaves) {
+            Tensor const gradient = std::exchange(x.mutable_grad(), Tensor());
+            chain(x * 1.5 * shared).sum().backward();
+            EXPECT_TRUE(at::equal(gradient, x.grad())) << "round " << round;
+        }
+    }
+    rig.expect_clean();
 }
 
 TEST(Semantics, other_threads_are_not_recorded) {
