@@ -5,10 +5,14 @@
 
 #include "base/assert.h"
 #include "base/rules.h"
-#include "executor/decisions.h"
+#include "executor/chooser.h"
+#include "executor/ledger.h"
+#include "executor/reply.h"
+#include "executor/room.h"
+#include "executor/transfers.h"
+#include "executor/value_table.h"
 
 #include <algorithm>
-#include <utility>
 #include <variant>
 
 namespace spillway {
@@ -21,6 +25,57 @@ std::int64_t distance_by_age(ValueId id) {
 }
 
 }  // namespace
+
+/// One method an event, building a flat reply. See Note [What the executor promises].
+class Executor::Impl {
+  public:
+    Impl(ExecutorOptions const& options, ExecutorState const& state);
+
+    std::vector<Command> answer(Event const& event);
+    [[nodiscard]] LedgerView ledger() const;
+    [[nodiscard]] std::optional<ExecutorState> state() const;
+    [[nodiscard]] std::int64_t granted_peak_bytes() const { return granted_peak_bytes_; }
+    [[nodiscard]] bool all_on_device() const { return ledger_.is_empty(); }
+    [[nodiscard]] bool may_be_told_later(std::int64_t used_bytes, Advice advice) const {
+        return room_.may_be_told_later(used_bytes, advice);
+    }
+
+    ExecutorOptions const options_;
+
+  private:
+    // One overload an event.
+    void take(Begin const& event);
+    void take(End const& event);
+    void take(PhaseBegan const& event);
+    void take(Point const& event);
+    void take(Saved const& event);
+    void take(Need const& event);
+    void take(AboutToWrite const& event);
+    void take(BackwardOrder const& event);
+    void take(Short const& event);
+    void take(PlanGiven const& event);
+    void take(Finished const& event) { transfers_.ended(event.command); }
+    void take(Failed const& event) { transfers_.failed(event); }
+    void take(Dropped const& event);
+
+    void see(Usage const& usage);
+    /// By how much the device would be over its limit with `more_bytes`.
+    [[nodiscard]] std::int64_t missing_bytes(std::int64_t more_bytes) const;
+
+    std::unique_ptr<Chooser> chooser_;
+    ValueTable values_;
+    Ledger ledger_;
+    Floor floor_;
+    Reply reply_;
+    Transfers transfers_;
+    Room room_;
+    std::int64_t held_before_bytes_ = 0;  ///< held when the last program event was answered
+    std::int64_t allowed_bytes_ = 0;      ///< the allocation that this reply lets happen
+    std::int64_t granted_peak_bytes_ = 0;
+    bool in_backward_ = false;
+    bool ordered_ = false;  ///< the engine told its order for this backward
+    bool plan_given_ = false;
+};
 
 Executor::Executor(ExecutorOptions const& options, ExecutorState const& state)
     : impl_(std::make_unique<Impl>(options, state)) {}
@@ -57,25 +112,26 @@ bool Executor::may_be_told_later(std::int64_t used_bytes, Advice advice) const {
 Executor::Impl::Impl(ExecutorOptions const& options, ExecutorState const& state)
     : options_(options),
       chooser_(make_chooser(options.chooser)),
-      ledger_(options),
+      ledger_(options, state.told_full),
       floor_(state.floor_bytes, state.floor_peak_bytes, state.last_floor_peak_bytes),
-      told_full_(state.told_full.begin(), state.told_full.end()),
-      next_command_(state.next_command),
-      next_block_(state.next_block),
+      reply_(state.next_command),
+      transfers_(values_, ledger_, reply_, state.next_block),
+      room_(options_, values_, ledger_, floor_, transfers_, reply_),
       in_backward_(state.in_backward) {}
 
 std::optional<ExecutorState> Executor::Impl::state() const {
-    if (values_.size() > 0 || !flights_.empty() || plan_given_) {
+    bool const is_idle = transfers_.is_idle() && transfers_.copies_left_behind() == 0;
+    if (values_.size() > 0 || !is_idle || plan_given_) {
         return std::nullopt;
     }
     return ExecutorState{
-        .next_command = next_command_,
-        .next_block = next_block_,
+        .next_command = reply_.next_command(),
+        .next_block = transfers_.next_block(),
         .floor_bytes = floor_.now_bytes(),
         .floor_peak_bytes = floor_.peak_bytes(),
         .last_floor_peak_bytes = floor_.last_peak_bytes(),
         .in_backward = in_backward_,
-        .told_full = {told_full_.begin(), told_full_.end()}};
+        .told_full = ledger_.told_full()};
 }
 
 LedgerView Executor::Impl::ledger() const {
@@ -83,52 +139,29 @@ LedgerView Executor::Impl::ledger() const {
         .held_bytes = values_.held_bytes(),
         .leaving_bytes = values_.droppable_bytes(),
         .reserved_bytes = ledger_.used_bytes(),
-        .live_values = values_.size()};
+        .live_values = values_.size() + transfers_.copies_left_behind()};
 }
 
 std::vector<Command> Executor::Impl::answer(Event const& event) {
-    reply_.clear();
     allowed_bytes_ = 0;
     std::visit([this](auto const& e) { take(e); }, event);
     held_before_bytes_ = values_.held_bytes();
-    granted_peak_bytes_ = std::max(granted_peak_bytes_, used_bytes_ + allowed_bytes_);
-    return std::exchange(reply_, {});
-}
-
-Command& Executor::Impl::say(CommandKind kind, Lane lane, ValueId value) {
-    Command& command = reply_.emplace_back();
-    command.id = CommandId{next_command_++};
-    command.kind = kind;
-    command.lane = lane;
-    command.value = value;
-    return command;
-}
-
-/// A run on the side lane for a block of a value, `size_bytes` long; its fence.
-CommandId Executor::Impl::say_run(
-    SideWork work, ValueId value, BlockId block, std::int64_t size_bytes, CommandId after
-) {
-    Command& run = say(CommandKind::run, Lane::side, value);
-    run.work = work;
-    run.block = block;
-    run.size_bytes = size_bytes;
-    run.after = {after};
-    return run.id;
-}
-
-void Executor::Impl::say_wait(CommandId fence) {
-    say(CommandKind::wait, Lane::compute).after = {fence};
+    granted_peak_bytes_ = std::max(granted_peak_bytes_, transfers_.used_bytes() + allowed_bytes_);
+    return reply_.take();
 }
 
 void Executor::Impl::see(Usage const& usage) {
-    used_bytes_ = usage.used_bytes;
+    transfers_.see_used(usage.used_bytes);
     floor_.see(usage, values_.held_bytes(), held_before_bytes_);
+}
+
+std::int64_t Executor::Impl::missing_bytes(std::int64_t more_bytes) const {
+    return transfers_.used_bytes() + more_bytes - options_.device_bytes;
 }
 
 void Executor::Impl::take(Begin const&) {
     floor_.begin_step();
-    ledger_.reopen();  // what was full or failed may have mended
-    refusals_.clear();
+    ledger_.reopen();
 }
 
 void Executor::Impl::take(End const&) {}
@@ -155,7 +188,7 @@ void Executor::Impl::take(Saved const& event) {
             .choice = chooser_->choose(event)}
     );
     see(event.usage);
-    store_ahead();
+    room_.store_ahead();
 }
 
 void Executor::Impl::take(Point const& event) {
@@ -166,12 +199,12 @@ void Executor::Impl::take(Point const& event) {
             continue;
         }
         values_.alter(id, *value, [](Value& v) { v.unshared = true; });
-        if (value->choice.advice == Advice::at_once && value->away == Away::none) {
-            (void)start_store(id, false);
+        if (value->choice.advice == Advice::at_once && !value->copy) {
+            (void)transfers_.start_store(id, false);
         }
     }
     if (!in_backward_) {
-        store_ahead();
+        room_.store_ahead();
     }
 }
 
@@ -181,44 +214,34 @@ void Executor::Impl::take(Need const& event) {
     bool room_is_ample = true;
     Value* const value = values_.find(event.value);
     SPILLWAY_ASSERT(value != nullptr && !value->orphan, "backward needs a value that lives");
-    if (value->device == OnDevice::none) {
-        std::int64_t const over = options_.device_bytes == 0
-                                      ? 0
-                                      : used_bytes_ + value->size_bytes - options_.device_bytes;
+    if (!value->takes_device_bytes()) {
+        std::int64_t const over = options_.device_bytes == 0 ? 0 : missing_bytes(value->size_bytes);
         room_is_ample = over <= 0;
         if (!room_is_ample) {
-            (void)make_room(over);
+            (void)room_.make_room(over);
         }
-        start_load(event.value, *value, false);
+        transfers_.bring_back(event.value, *value, false);
     }
-    if (value->device == OnDevice::returning) {
-        if (keeps(Rule::need_waits_for_the_load)) {
-            say_wait(value->load_fence);
-        }
-        say(CommandKind::bind, Lane::compute, event.value).after = {value->load_fence};
-    } else if (!value->load_ended && keeps(Rule::every_asking_stream_waits)) {
-        say_wait(value->load_fence);  // bound for another stream, while its copy still runs
+    if (value->way_back) {
+        transfers_.bind(event.value, *value);
+    } else if (value->loads.last.valid() && keeps(Rule::every_asking_stream_waits)) {
+        reply_.add_wait(value->loads.last);  // bound for another stream, while its copy still runs
     }
     values_.alter(event.value, *value, [&](Value& v) {
-        v.device = OnDevice::held;
         v.unshared = false;
         v.fetched = true;
         v.distance = distance_by_age(event.value);
     });
     if (room_is_ample) {  // else what was just dropped would come straight back
-        read_ahead();
+        room_.read_ahead(ordered_);
     }
 }
 
 void Executor::Impl::take(AboutToWrite const& event) {
     Value* const value = values_.find(event.value);
-    if (value == nullptr || value->device != OnDevice::held || value->away == Away::none) {
-        return;
+    if (value != nullptr) {
+        transfers_.leave_copy_behind(event.value, *value);
     }
-    if (value->away == Away::storing && keeps(Rule::write_waits_for_the_store)) {
-        say_wait(value->store_fence);
-    }
-    leave_copy_behind(event.value, *value);
 }
 
 void Executor::Impl::take(BackwardOrder const& event) {
@@ -238,13 +261,12 @@ void Executor::Impl::take(BackwardOrder const& event) {
 void Executor::Impl::take(Short const& event) {
     see(event.usage);
     floor_.will_rise(event.size_bytes);
-    // Without a cap it was the device itself that had no room.
     std::int64_t const missing = options_.device_bytes == 0
-                                     ? event.size_bytes
-                                     : used_bytes_ + event.size_bytes - options_.device_bytes;
-    std::int64_t const freed = make_room(missing);
+                                     ? event.size_bytes  // the device itself had no room
+                                     : missing_bytes(event.size_bytes);
+    std::int64_t const freed = room_.make_room(missing);
     if (freed < missing) {
-        refuse(event, freed);
+        room_.refuse(event, freed);
     } else {
         allowed_bytes_ = event.size_bytes;
     }
@@ -252,93 +274,8 @@ void Executor::Impl::take(Short const& event) {
 
 void Executor::Impl::take(Dropped const& event) {
     Value* const value = values_.find(event.value);
-    if (value == nullptr) {
-        return;
-    }
-    bool const storing = value->away == Away::storing && keeps(Rule::room_outlives_the_store);
-    bool const loading = value->loads > 0 && keeps(Rule::room_outlives_the_load);
-    if (storing || loading) {
-        values_.alter(event.value, *value, [&](Value& v) {
-            v.orphan = true;
-            if (loading && v.device == OnDevice::held) {
-                v.device = OnDevice::none;  // bound in stream order: the bytes went with the tensor
-            }
-        });
-        return;
-    }
-    end_orphan(event.value, *value);
-}
-
-/// Takes what ended with `command` out of what is in flight. Nothing is `found` where nobody waits.
-Executor::Impl::Flight Executor::Impl::end_flight(CommandId command) {
-    auto const at = flights_.find(command);
-    if (at == flights_.end()) {
-        return {};
-    }
-    Flight flight = at->second;
-    flights_.erase(at);
-    flights_.erase(flight.reserve);
-    flight.found = values_.find(flight.value);
-    return flight;
-}
-
-void Executor::Impl::take(Finished const& event) {
-    Flight const flight = end_flight(event.command);
-    if (flight.found == nullptr) {
-        return;
-    }
-    Value& value = *flight.found;
-    if (flight.work == Work::store) {
-        values_.alter(flight.value, value, [](Value& v) { v.away = Away::stored; });
-        if (value.orphan) {
-            end_orphan(flight.value, value);
-        }
-    } else if (flight.work == Work::load) {
-        --value.loads;
-        a_load_ended(event.command, flight, true);
-    }
-}
-
-/// Of the value's present load, or of one that was given up while it flew.
-void Executor::Impl::a_load_ended(CommandId fence, Flight const& flight, bool well) {
-    Value& value = *flight.found;
-    if (value.load_fence == fence) {
-        load_ended(flight.value, value, well);
-    } else if (value.orphan) {
-        end_orphan(flight.value, value);
-    }
-}
-
-void Executor::Impl::take(Failed const& event) {
-    Flight const flight = end_flight(event.command);
-    if (flight.found == nullptr) {
-        return;
-    }
-    Value& value = *flight.found;
-    switch (flight.work) {
-        case Work::reserve_away:
-            value.has_room = false;  // its store fails with it
-            return;
-        case Work::encode:
-            encode_failed(flight.value, value, event);
-            return;
-        case Work::store:
-            store_failed(flight.value, value, event);
-            return;
-        case Work::load:
-            --value.loads;
-            if (value.load_fence == event.command && !event.why.empty()) {
-                say(CommandKind::note, Lane::compute).told =
-                    Notice{NoticeCode::not_loaded, Pool::device, event.why};
-            }
-            a_load_ended(event.command, flight, false);
-            return;
-        case Work::drop:
-            values_.alter(flight.value, value, [](Value& v) {
-                v.device = OnDevice::held;
-                v.unshared = true;
-            });
-            return;
+    if (value != nullptr) {
+        transfers_.forget(event.value, *value);
     }
 }
 

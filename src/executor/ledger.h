@@ -13,17 +13,23 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
 
 namespace spillway {
 
 /// Room in the away pools. A grant is whole or not at all.
 class Ledger {
   public:
-    explicit Ledger(ExecutorOptions const& options)
+    /// `told_full`: pools of which the user knows that they take no more.
+    explicit Ledger(ExecutorOptions const& options, std::vector<Pool> const& told_full = {})
         : exists_{true, options.host_bytes > 0, options.nvme_bytes > 0},
           budget_bytes_{0, options.host_bytes, options.nvme_bytes},
           largest_bytes_{0, options.host_bytes, options.nvme_value_bytes},
-          capacity_bytes_(budget_bytes_) {}
+          capacity_bytes_(budget_bytes_),
+          told_full_(told_full.begin(), told_full.end()) {}
 
     /// Grants `size_bytes` of `pool` for one value, or says no.
     [[nodiscard]] bool take(Pool pool, std::int64_t size_bytes) {
@@ -42,13 +48,33 @@ class Ledger {
         used_bytes_[at(pool)] -= size_bytes;
         SPILLWAY_ASSERT(used_bytes_[at(pool)] >= 0, "a pool gets back only what it gave");
     }
-    /// The place is fuller than its budget says: nothing more than what is there goes in.
-    void close(Pool pool) { capacity_bytes_[at(pool)] = used_bytes_[at(pool)]; }
-    /// All pools are tried again up to their budgets.
-    void reopen() { capacity_bytes_ = budget_bytes_; }
+    /// The place refused a store: nothing more than what is there goes in. True: the user is to be
+    /// told, for the first time.
+    [[nodiscard]] bool close(Pool pool, std::string const& why) {
+        capacity_bytes_[at(pool)] = used_bytes_[at(pool)];
+        why_closed_.emplace(pool, why);
+        return told_full_.insert(pool).second;
+    }
+    /// All pools are tried again up to their budgets: what was full or failed may have mended.
+    void reopen() {
+        capacity_bytes_ = budget_bytes_;
+        why_closed_.clear();
+    }
+    /// Why the place refused a store first since `reopen`; null: it has not.
+    [[nodiscard]] std::string const* why_closed(Pool pool) const {
+        auto const why = why_closed_.find(pool);
+        return why == why_closed_.end() ? nullptr : &why->second;
+    }
+    [[nodiscard]] std::vector<Pool> told_full() const {
+        return {told_full_.begin(), told_full_.end()};
+    }
 
     [[nodiscard]] bool exists(Pool pool) const { return exists_[at(pool)]; }
     [[nodiscard]] std::array<std::int64_t, kPools> const& used_bytes() const { return used_bytes_; }
+    /// Nothing is away, not even on its way there.
+    [[nodiscard]] bool is_empty() const {
+        return used_bytes_ == std::array<std::int64_t, kPools>{};
+    }
 
   private:
     static constexpr std::size_t at(Pool pool) { return static_cast<std::size_t>(pool); }
@@ -57,6 +83,8 @@ class Ledger {
     std::array<std::int64_t, kPools> largest_bytes_;  ///< of a value; 0: any
     std::array<std::int64_t, kPools> capacity_bytes_;
     std::array<std::int64_t, kPools> used_bytes_{};
+    std::map<Pool, std::string> why_closed_;  ///< in this step
+    std::set<Pool> told_full_;
 };
 
 /// The device's floor now and its highest point in this and the last step. The demand reserve is

@@ -30,16 +30,16 @@ ValueTable::Order* ValueTable::view_of(Value const& value) {
     if (value.orphan) {
         return &orphans_;
     }
-    if (value.device == OnDevice::none) {
-        return value.away == Away::none ? nullptr : &absent_;
+    if (!value.takes_device_bytes()) {
+        return value.copy ? &absent_ : nullptr;
     }
-    if (value.device == OnDevice::returning) {
+    if (value.way_back) {
         return &droppable_;
     }
     if (!value.unshared) {
         return nullptr;
     }
-    if (value.away != Away::none) {
+    if (value.copy) {
         return &droppable_;
     }
     switch (value.choice.advice) {
@@ -62,7 +62,7 @@ void ValueTable::take_out(ValueId id, Value const& value) {
     if (view == &droppable_) {
         droppable_bytes_ -= value.size_bytes;
     }
-    if (value.device != OnDevice::none) {
+    if (value.takes_device_bytes()) {
         held_bytes_ -= value.size_bytes;
     }
     about_to_leave_ -= value.is_about_to_leave() ? 1 : 0;
@@ -76,7 +76,7 @@ void ValueTable::file(ValueId id, Value const& value) {
     if (view == &droppable_) {
         droppable_bytes_ += value.size_bytes;
     }
-    if (value.device != OnDevice::none) {
+    if (value.takes_device_bytes()) {
         held_bytes_ += value.size_bytes;
     }
     about_to_leave_ += value.is_about_to_leave() ? 1 : 0;
@@ -88,7 +88,7 @@ ValueId ValueTable::largest_held() const {
     for (auto const& [id, value] : values_) {
         bool const is_larger =
             value.size_bytes > most_bytes || (value.size_bytes == most_bytes && id < largest);
-        if (value.device == OnDevice::held && is_larger) {
+        if (value.on_device && is_larger) {
             largest = id;
             most_bytes = value.size_bytes;
         }

@@ -5,8 +5,7 @@
 #pragma once
 
 #include "base/ids.h"
-#include "base/place.h"
-#include "executor/chooser.h"
+#include "executor/value.h"
 
 #include <cstdint>
 #include <memory_resource>
@@ -15,46 +14,6 @@
 #include <utility>
 
 namespace spillway {
-
-enum class OnDevice : std::uint8_t {
-    none,
-    returning,  ///< room reserved and load issued, not yet bound
-    held,       ///< a storage holds it
-};
-
-enum class Away : std::uint8_t { none, storing, stored };
-
-/// One saved value. `distance` orders by next use: larger is needed later.
-struct Value {
-    std::int64_t size_bytes = 0;
-    std::int64_t encoded_bytes = 0;  ///< what its next block takes; 0: it goes as it is
-    std::int64_t distance = 0;
-    Choice choice;
-    OnDevice device = OnDevice::held;
-    Away away = Away::none;
-    BlockId block{};
-    Pool pool = Pool::host;
-    std::int64_t block_bytes = 0;  ///< what the block took, whatever a next one would
-    bool block_is_coded = false;
-    bool has_room = false;  ///< the tier granted the block's room
-    CommandId store_fence{};
-    CommandId load_fence{};  ///< of the decode, where there is one
-    bool load_ended = true;  ///< the one of `load_fence`
-    std::int32_t loads = 0;  ///< in flight; those given up are among them
-    bool unshared = false;   ///< dropping it gives its bytes back
-    bool orphan = false;     ///< nothing refers to it; it waits for its copies in flight
-    bool fetched = false;    ///< backward had it; not read ahead again
-
-    /// What a block of it takes from now on.
-    [[nodiscard]] std::int64_t away_bytes() const {
-        return encoded_bytes > 0 ? encoded_bytes : size_bytes;
-    }
-    /// Its store starts as soon as it can.
-    [[nodiscard]] bool is_about_to_leave() const {
-        return choice.advice == Advice::at_once && device == OnDevice::held && away == Away::none &&
-               !fetched;
-    }
-};
 
 /// Values by id, and five ordered views that `alter` keeps in step with their states.
 class ValueTable {

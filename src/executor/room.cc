@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "executor/room.h"
+
+#include "base/units.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spillway {
+
+namespace {
+
+/// Stores start this share of the limit before room is needed, so that a drop finds them ended:
+/// a choice; bench-step tells the stalls that it leaves (stall_store_s_per_step).
+constexpr std::int64_t kStoreAheadShare = 8;
+
+/// Read-ahead leaves this share of the limit beside the demand reserve, for what no step showed.
+constexpr std::int64_t kReadAheadShare = 64;
+
+constexpr std::int64_t kPageBytes = 4096;
+constexpr std::int64_t kOrderedEnd = kOrderedFirst / 2;
+
+}  // namespace
+
+/// Stores start when the device holds more than this.
+std::int64_t Room::store_ahead_bytes() const {
+    return options_.device_bytes -
+           std::max(options_.device_bytes / kStoreAheadShare, floor_.may_rise_bytes());
+}
+
+/// Half the limit, so that what is told at last still finds time to leave; a plan may want a store
+/// at once. What is to leave at once waits for a `Point`, which no quiet save brings.
+bool Room::may_be_told_later(std::int64_t used_bytes, Advice advice) const {
+    std::int64_t const limit = options_.device_bytes;
+    return options_.chooser != ChooserKind::planned && advice != Advice::at_once &&
+           values_.about_to_leave() == 0 && ledger_.is_empty() &&
+           (limit == 0 || used_bytes < std::min(limit / 2, store_ahead_bytes()));
+}
+
+void Room::store_ahead() {
+    if (options_.device_bytes == 0) {
+        return;
+    }
+    std::int64_t const target = store_ahead_bytes();
+    std::size_t passed_over = 0;
+    while (floor_.now_bytes() + values_.held_bytes() - values_.droppable_bytes() > target &&
+           passed_over < values_.storable().size()) {
+        auto const at =
+            std::next(values_.storable().rbegin(), static_cast<std::ptrdiff_t>(passed_over));
+        ValueId const id = at->second;
+        if (transfers_.start_store(id, false)) {
+            continue;
+        }
+        if (!ledger_.is_too_large(Pool::nvme, values_.find(id)->away_bytes())) {
+            return;  // what is full is full for smaller ones, too, or nearly
+        }
+        ++passed_over;
+    }
+}
+
+void Room::read_ahead(bool ordered) {
+    if (options_.device_bytes == 0) {
+        return;
+    }
+    std::int64_t const limit =
+        options_.device_bytes -
+        std::max(floor_.may_rise_bytes(), options_.device_bytes / kReadAheadShare);
+    std::vector<ValueId> wanted;
+    std::int64_t used = transfers_.used_bytes();
+    for (auto const& [distance, id] : values_.absent()) {
+        Value const& value = *values_.find(id);
+        if (ordered && distance > kOrderedEnd) {
+            break;
+        }
+        if (value.fetched) {
+            continue;
+        }
+        used += value.size_bytes;
+        if (used > limit) {
+            break;
+        }
+        wanted.push_back(id);
+    }
+    for (ValueId const id : wanted) {
+        transfers_.bring_back(id, *values_.find(id), true);
+    }
+}
+
+std::int64_t Room::make_room(std::int64_t missing_bytes) {
+    std::int64_t freed = drop_from(missing_bytes);
+    freed += wait_for_orphans(missing_bytes - freed);
+    freed += store_and_drop(missing_bytes - freed, false);
+    freed += store_and_drop(missing_bytes - freed, true);
+    return freed;
+}
+
+std::int64_t Room::drop_from(std::int64_t missing_bytes) {
+    std::int64_t freed = 0;
+    while (freed < missing_bytes && !values_.droppable().empty()) {
+        ValueId const id = values_.droppable().rbegin()->second;
+        freed += values_.find(id)->size_bytes;
+        transfers_.drop(id);
+    }
+    return freed;
+}
+
+/// What nobody needs any more and a copy still uses: its bytes are free after the copy.
+std::int64_t Room::wait_for_orphans(std::int64_t missing_bytes) {
+    std::vector<ValueId> waited_for;
+    std::int64_t freed = 0;
+    for (auto const& [distance, id] : values_.orphans()) {
+        Value const& value = *values_.find(id);
+        if (freed >= missing_bytes) {
+            break;
+        }
+        if (value.takes_device_bytes()) {
+            freed += value.size_bytes;
+            waited_for.push_back(id);
+        }
+    }
+    for (ValueId const id : waited_for) {
+        transfers_.wait_for_orphan(id);
+    }
+    return freed;
+}
+
+std::int64_t Room::store_and_drop(std::int64_t missing_bytes, bool last_resort) {
+    if (missing_bytes <= 0) {
+        return 0;
+    }
+    std::vector<ValueId> candidates;
+    for (auto const& [distance, id] : last_resort ? values_.last_resort() : values_.storable()) {
+        candidates.push_back(id);
+    }
+    std::vector<ValueId> leaving;
+    std::int64_t freed = 0;
+    for (auto id = candidates.rbegin(); id != candidates.rend() && freed < missing_bytes; ++id) {
+        if (transfers_.start_store(
+                *id, true
+            )) {  // one that fits nowhere does not stop smaller ones
+            freed += values_.find(*id)->size_bytes;
+            leaving.push_back(*id);
+        }
+    }
+    for (ValueId const id : leaving) {
+        transfers_.drop(id);
+    }
+    return freed;
+}
+
+/// Why values that could leave cannot leave for `pool`.
+PoolRefusal Room::refusal_of(Pool pool) const {
+    if (!ledger_.exists(pool)) {
+        return {};
+    }
+    auto const is_long = [&](auto const& entry) {
+        return ledger_.is_too_large(pool, values_.find(entry.second)->away_bytes());
+    };
+    auto const all_are = [&](auto const& entries) {
+        return std::all_of(entries.begin(), entries.end(), is_long);
+    };
+    if (all_are(values_.storable()) && all_are(values_.last_resort())) {
+        return {PoolState::too_short, ""};
+    }
+    std::string const* const why = ledger_.why_closed(pool);
+    return why == nullptr ? PoolRefusal{PoolState::full, ""} : PoolRefusal{PoolState::failed, *why};
+}
+
+void Room::refuse(Short const& event, std::int64_t freed_bytes) {
+    Refusal refusal{
+        .asked_bytes = event.size_bytes,
+        .used_bytes = event.usage.used_bytes,
+        .limit_bytes = options_.device_bytes,
+        .freed_bytes = freed_bytes,
+        // Whole pages: a limit is rounded down to them, and what is told here may become one.
+        .needed_bytes =
+            round_up(event.usage.used_bytes - freed_bytes + event.size_bytes, kPageBytes)};
+    ValueId held;
+    if (options_.chooser == ChooserKind::keep_all) {
+        refusal.why = NoRoom::moves_nothing;
+    } else if (!ledger_.exists(Pool::host) && !ledger_.exists(Pool::nvme)) {
+        refusal.why = NoRoom::no_pool;
+    } else if (!values_.storable().empty() || !values_.last_resort().empty()) {
+        refusal.why = NoRoom::pools_full;
+        refusal.host = refusal_of(Pool::host);
+        refusal.nvme = refusal_of(Pool::nvme);
+    } else {
+        refusal.held_bytes = values_.held_bytes();
+        held = refusal.held_bytes > 0 ? values_.largest_held() : ValueId{};
+    }
+    reply_.add(CommandKind::raise, Lane::compute, held).told = std::move(refusal);
+}
+
+}  // namespace spillway

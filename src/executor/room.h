@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Which values leave the device and which come back: ahead of time, and when an allocation fails.
+#pragma once
+
+#include "executor/executor.h"
+#include "executor/ledger.h"
+#include "executor/reply.h"
+#include "executor/transfers.h"
+#include "executor/value_table.h"
+
+#include <cstdint>
+#include <limits>
+
+namespace spillway {
+
+/// Distances of values that the engine's order names start here: they are needed before all others,
+/// whose distance is their age.
+inline constexpr std::int64_t kOrderedFirst = std::numeric_limits<std::int64_t>::min() / 2;
+
+/// Thread  not thread-safe; owned by one executor, which also owns what it is given
+class Room {
+  public:
+    Room(
+        ExecutorOptions const& options,
+        ValueTable& values,
+        Ledger& ledger,
+        Floor& floor,
+        Transfers& transfers,
+        Reply& reply
+    )
+        : options_(options),
+          values_(values),
+          ledger_(ledger),
+          floor_(floor),
+          transfers_(transfers),
+          reply_(reply) {}
+
+    /// Starts stores, those needed last first, until what can be dropped covers the headroom.
+    void store_ahead();
+    /// In backward: brings back what is needed next, as far as the demand reserve stays free.
+    /// `ordered`: only what the engine's order names.
+    void read_ahead(bool ordered);
+    /// Builds the commands that free at least `missing_bytes`; returns what they free.
+    [[nodiscard]] std::int64_t make_room(std::int64_t missing_bytes);
+    /// Nothing eligible is left: one `raise`, and what was started for room stays done.
+    void refuse(Short const& event, std::int64_t freed_bytes);
+    /// As Executor::may_be_told_later, while nothing is away.
+    [[nodiscard]] bool may_be_told_later(std::int64_t used_bytes, Advice advice) const;
+
+  private:
+    [[nodiscard]] std::int64_t store_ahead_bytes() const;
+    [[nodiscard]] std::int64_t drop_from(std::int64_t missing_bytes);
+    [[nodiscard]] std::int64_t wait_for_orphans(std::int64_t missing_bytes);
+    [[nodiscard]] std::int64_t store_and_drop(std::int64_t missing_bytes, bool last_resort);
+    [[nodiscard]] PoolRefusal refusal_of(Pool pool) const;
+
+    ExecutorOptions const& options_;
+    ValueTable& values_;
+    Ledger& ledger_;
+    Floor& floor_;
+    Transfers& transfers_;
+    Reply& reply_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A saved value as the executor knows it: on the device or not, maybe with a copy away, maybe on
+// its way back.
+#pragma once
+
+#include "base/ids.h"
+#include "base/place.h"
+#include "executor/chooser.h"
+
+#include <cstdint>
+#include <optional>
+
+namespace spillway {
+
+/// A block in an away pool that holds a value's bytes, or will when its store has ended.
+struct Copy {
+    BlockId block;
+    Pool pool = Pool::host;
+    std::int64_t size_bytes = 0;  ///< what the block took, whatever a next one would
+    CommandId store_fence;
+    bool is_coded = false;
+    bool encode_failed = false;  ///< its store fails for that, which is no fault of the pool's
+    bool has_room = true;        ///< the tier granted it
+    bool is_stored = false;
+};
+
+/// Device room is reserved, and the bytes are on their way into it.
+struct Return {
+    CommandId fence;  ///< of the decode, where there is one
+};
+
+/// Loads of a block that have not ended, also those that were given up since.
+struct Loads {
+    int in_flight = 0;
+    CommandId last{};  ///< the fence of the latest one; invalid once that has ended
+};
+
+/// `distance` orders by next use: larger is needed later.
+struct Value {
+    std::int64_t size_bytes = 0;
+    std::int64_t encoded_bytes = 0;  ///< what its next block takes; 0: it goes as it is
+    std::int64_t distance = 0;
+    Choice choice{};
+    bool on_device = true;             ///< a storage holds it
+    std::optional<Copy> copy{};        ///< away, or on its way there
+    std::optional<Return> way_back{};  ///< not yet bound; then it is not on the device
+    Loads loads{};
+    bool unshared = false;  ///< dropping it gives its bytes back
+    bool orphan = false;    ///< nothing refers to it; it waits for its copies in flight
+    bool fetched = false;   ///< backward had it; not read ahead again
+
+    /// What a block of it takes from now on.
+    [[nodiscard]] std::int64_t away_bytes() const {
+        return encoded_bytes > 0 ? encoded_bytes : size_bytes;
+    }
+    /// It has bytes of the device's, its own or those it comes back to.
+    [[nodiscard]] bool takes_device_bytes() const { return on_device || way_back.has_value(); }
+    [[nodiscard]] bool is_being_stored() const { return copy.has_value() && !copy->is_stored; }
+    /// Its store starts as soon as it can.
+    [[nodiscard]] bool is_about_to_leave() const {
+        return choice.advice == Advice::at_once && on_device && !copy && !fetched;
+    }
+};
+
+}  // namespace spillway
