@@ -159,7 +159,7 @@ void Loop::store(Command const& command) {
         std::lock_guard const lock(mutex_);
         in_flight_.emplace(command.id, std::move(move));
         if (options_.keep_trace) {
-            journeys_.of(command.value).pool = command.pool;
+            histories_.of(command.value).pool = command.pool;
         }
     }
     mover_->store(command.id, command.block, std::move(source), command.after);
@@ -195,7 +195,7 @@ Result<void> Loop::bind(Command const& command) {
         returning_bytes_ -= at->second.size_bytes;
         returning_.erase(at);
         if (options_.keep_trace) {
-            ++journeys_.of(command.value).returned;
+            ++histories_.of(command.value).returned;
         }
     }
     driver_.bind(command.value, memory);
@@ -211,9 +211,9 @@ void Loop::drop(Command const& command) {
     (came_free ? report_.freed_bytes : report_.kept_by_others_bytes) += command.size_bytes;
     queued_.push_back(Finished{command.id});
     if (options_.keep_trace) {
-        Journey& journey = journeys_.of(command.value);
-        journey.left = true;
-        journey.came_free = journey.came_free || came_free;
+        History& history = histories_.of(command.value);
+        history.left = true;
+        history.came_free = history.came_free || came_free;
     }
 }
 

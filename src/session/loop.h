@@ -13,7 +13,7 @@
 #include "session/backlog.h"
 #include "session/driver.h"
 #include "session/flight_recorder.h"
-#include "session/journey.h"
+#include "session/history.h"
 #include "session/saved_as.h"
 #include "session/trace_recorder.h"
 
@@ -126,9 +126,9 @@ class Loop {
     [[nodiscard]] std::optional<Refusal> last_refusal();
     /// That compute has waited, for whatever cause.
     [[nodiscard]] std::int64_t stalled_ns() const;
-    /// Where values have been since `begin_journeys`, where the trace is kept.
-    [[nodiscard]] std::map<ValueId, Journey> journeys() const;
-    void begin_journeys();
+    /// Where values have been since `begin_histories`, where the trace is kept.
+    [[nodiscard]] std::map<ValueId, History> histories() const;
+    void begin_histories();
     [[nodiscard]] Phase current_phase() const;
     [[nodiscard]] std::int64_t step() const;
     [[nodiscard]] LedgerView ledger() const;
@@ -232,7 +232,7 @@ class Loop {
     std::optional<std::ofstream> log_;
     std::optional<FlightRecorder> recorder_;
     std::optional<TraceRecorder> trace_;
-    Journeys journeys_;
+    Histories histories_;
     Phase phase_ = Phase::setup;
     std::int64_t step_ = 0;
     ValueId first_of_step_;        ///< the first that may be encoded

@@ -129,7 +129,7 @@ void Loop::encode(Command const& command) {
         std::lock_guard const lock(mutex_);
         in_flight_.emplace(command.id, std::move(move));
         if (options_.keep_trace) {
-            journeys_.of(command.value).codec = as.encoding->codec;
+            histories_.of(command.value).codec = as.encoding->codec;
         }
     }
     BlockCode const code{
@@ -164,9 +164,9 @@ Failed Loop::failed(Completion const& ended, std::optional<Moving> const& moved)
 /// Called with the mutex held.
 void Loop::encode_refused(ValueId value, Error const& error) {
     if (options_.keep_trace) {
-        Journey& journey = journeys_.of(value);
-        journey.codec.reset();
-        journey.was_refused = true;
+        History& history = histories_.of(value);
+        history.codec.reset();
+        history.was_refused = true;
     }
     if (options_.non_finite != NonFinite::refuse) {
         return;

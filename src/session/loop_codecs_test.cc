@@ -199,8 +199,8 @@ TEST(LoopCodecs, a_value_with_a_nan_goes_as_it_is_and_comes_back_bit_by_bit) {
         EXPECT_GT(report.codecs.at(0).went_raw, 4);
         EXPECT_EQ(report.codecs.at(0).values, 0);
         EXPECT_GT(report.stored_bytes, 1_MiB);
-        std::map<ValueId, Journey> const journeys = rig.loop->journeys();
-        EXPECT_TRUE(std::any_of(journeys.begin(), journeys.end(), [](auto const& entry) {
+        std::map<ValueId, History> const histories = rig.loop->histories();
+        EXPECT_TRUE(std::any_of(histories.begin(), histories.end(), [](auto const& entry) {
             return entry.second.was_refused && !entry.second.codec && entry.second.left;
         }));
         step.end();
@@ -301,8 +301,8 @@ TEST(LoopCodecs, what_is_to_leave_at_once_leaves_under_a_roomy_cap) {
             values.push_back(rig.save_floats(noise(i), as).value());
         }
         rig.loop->settle();
-        std::map<ValueId, Journey> const journeys = rig.loop->journeys();
-        auto const leave = std::count_if(journeys.begin(), journeys.end(), [](auto const& entry) {
+        std::map<ValueId, History> const histories = rig.loop->histories();
+        auto const leave = std::count_if(histories.begin(), histories.end(), [](auto const& entry) {
             return entry.second.codec.has_value();
         });
         EXPECT_EQ(leave, advice == Advice::at_once ? 3 : 0)

@@ -72,7 +72,7 @@ void Loop::count_stall(Moving const& waited_for, std::int64_t waited_ns) {
         trace_->stalled(cause, {now_ns - waited_ns, now_ns});
     }
     if (options_.keep_trace) {
-        journeys_.of(waited_for.value).waited_ns += waited_ns;
+        histories_.of(waited_for.value).waited_ns += waited_ns;
     }
 }
 
@@ -170,14 +170,14 @@ Result<void> Loop::write_trace_now(std::string const& path) {
     return trace_->write_to(path);
 }
 
-std::map<ValueId, Journey> Loop::journeys() const {
+std::map<ValueId, History> Loop::histories() const {
     std::lock_guard const lock(mutex_);
-    return journeys_.all();
+    return histories_.all();
 }
 
-void Loop::begin_journeys() {
+void Loop::begin_histories() {
     std::lock_guard const lock(mutex_);
-    journeys_.clear();
+    histories_.clear();
 }
 
 std::int64_t Loop::stalled_ns() const {

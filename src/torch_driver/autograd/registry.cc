@@ -124,10 +124,11 @@ void Registry::log_save(SavedHook const& hook, c10::StorageImpl const& storage, 
     );
 }
 
-std::string Registry::explain(std::string const& module, std::map<ValueId, Journey> const& journeys)
-    const {
+std::string Registry::explain(
+    std::string const& module, std::map<ValueId, History> const& histories
+) const {
     std::lock_guard const lock(mutex_);
-    return saves_.explain(module, journeys);
+    return saves_.explain(module, histories);
 }
 
 /// Where streams order, a block whose stream nobody knows (allocated before the session) stays.

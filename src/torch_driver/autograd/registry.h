@@ -85,7 +85,7 @@ class Registry final : public Driver {
     /// SaveLog::explain; what is told there is kept from now on.
     void keep_saves() { keeps_saves_ = true; }
     [[nodiscard]] std::string explain(
-        std::string const& module, std::map<ValueId, Journey> const& journeys
+        std::string const& module, std::map<ValueId, History> const& histories
     ) const;
 
     /// From now on values have the class of their savers, at the cost of a look at each save.

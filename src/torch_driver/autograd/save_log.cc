@@ -64,34 +64,34 @@ std::string_view why(Stay stay) {
     return "";
 }
 
-std::string told(Save const& save, std::map<ValueId, Journey> const& journeys) {
-    auto const at = save.value.valid() ? journeys.find(save.value) : journeys.end();
-    if (at == journeys.end()) {
+std::string told(Save const& save, std::map<ValueId, History> const& histories) {
+    auto const at = save.value.valid() ? histories.find(save.value) : histories.end();
+    if (at == histories.end()) {
         return std::string(why(save.stay));
     }
-    Journey const& journey = at->second;
-    std::string const place = journey.pool == Pool::nvme ? "NVMe" : "host";
-    if (!journey.left) {
+    History const& history = at->second;
+    std::string const place = history.pool == Pool::nvme ? "NVMe" : "host";
+    if (!history.left) {
         return "stored to " + place + ", and needed before its room was";
     }
     std::string text = "moved to " + place;
-    if (journey.codec) {
-        text += " by " + to_text(*journey.codec);
-    } else if (journey.was_refused) {
+    if (history.codec) {
+        text += " by " + to_text(*history.codec);
+    } else if (history.was_refused) {
         text += " as it is, which its codec could not give back";
     }
-    if (!journey.came_free) {
+    if (!history.came_free) {
         text += ", which freed nothing: something else holds it";
     }
-    if (journey.returned > 0) {
-        text += journey.returned == 1
+    if (history.returned > 0) {
+        text += history.returned == 1
                     ? ", came back"
-                    : ", came back " + std::to_string(journey.returned) + " times";
+                    : ", came back " + std::to_string(history.returned) + " times";
     }
-    if (journey.waited_ns > 0) {
+    if (history.waited_ns > 0) {
         char waited[48];
         std::snprintf(
-            waited, sizeof(waited), ", waited %.1f ms", static_cast<double>(journey.waited_ns) / 1e6
+            waited, sizeof(waited), ", waited %.1f ms", static_cast<double>(history.waited_ns) / 1e6
         );
         text += waited;
     }
@@ -144,7 +144,7 @@ std::vector<std::string> SaveLog::places() const {
     return all;
 }
 
-std::string SaveLog::explain(std::string const& module, std::map<ValueId, Journey> const& journeys)
+std::string SaveLog::explain(std::string const& module, std::map<ValueId, History> const& histories)
     const {
     std::vector<std::string> const all = places();
     std::set<ValueId> counted;
@@ -160,9 +160,9 @@ std::string SaveLog::explain(std::string const& module, std::map<ValueId, Journe
         ++saves;
         bool const is_again = save.value.valid() && !counted.insert(save.value).second;
         bytes += is_again ? 0 : save.size_bytes;
-        auto const journey = journeys.find(save.value);
+        auto const history = histories.find(save.value);
         bool const has_left =
-            save.value.valid() && journey != journeys.end() && journey->second.left;
+            save.value.valid() && history != histories.end() && history->second.left;
         left_bytes += has_left && !is_again ? save.size_bytes : 0;
         std::string const what =
             save.name >= 0 ? names_[static_cast<std::size_t>(save.name)] : save.origin.name();
@@ -175,7 +175,7 @@ std::string SaveLog::explain(std::string const& module, std::map<ValueId, Journe
             all[i].empty() ? "(model)" : all[i].c_str(),
             what.c_str(),
             size.c_str(),
-            is_again ? "saved before, once in memory" : told(save, journeys).c_str()
+            is_again ? "saved before, once in memory" : told(save, histories).c_str()
         );
         table += line;
     }

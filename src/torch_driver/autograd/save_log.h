@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/ids.h"
-#include "session/journey.h"
+#include "session/history.h"
 #include "torch_driver/autograd/saved_hook.h"
 
 #include <cstddef>
@@ -53,7 +53,7 @@ class SaveLog {
     /// is the module whose parameters the same node saved, else what the parameters before and
     /// after it have in common: no hook runs in the model for it.
     [[nodiscard]] std::string explain(
-        std::string const& module, std::map<ValueId, Journey> const& journeys
+        std::string const& module, std::map<ValueId, History> const& histories
     ) const;
 
   private:

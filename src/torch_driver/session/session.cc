@@ -34,13 +34,13 @@ void Session::own(std::vector<at::Tensor> const& tensors, std::vector<std::strin
 }
 
 std::string Session::explain(std::string const& module) const {
-    return impl_->registry().explain(module, impl_->loop().journeys());
+    return impl_->registry().explain(module, impl_->loop().histories());
 }
 
 void Session::phase(Phase phase, std::int64_t step) {
     if (phase == Phase::forward) {
         impl_->registry().begin_pass();
-        impl_->loop().begin_journeys();
+        impl_->loop().begin_histories();
     }
     if (step != impl_->loop().step()) {
         impl_->loop().begin_step(step);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Where values have been: for people.
+// Where values have been, for people: stored, dropped, brought back.
 #pragma once
 
 #include "base/ids.h"
@@ -15,7 +15,7 @@
 
 namespace spillway {
 
-struct Journey {
+struct History {
     Pool pool = Pool::host;      ///< where it was stored
     bool left = false;           ///< its device copy was dropped
     bool came_free = false;      ///< and gave its bytes back: nothing else held them
@@ -25,24 +25,24 @@ struct Journey {
     bool was_refused = false;    ///< a codec could not give it back
 };
 
-/// The journeys of the last values; ids are in the order of their saving. A session that is entered
+/// Histories of the last values; ids are in the order of their saving. A session that is entered
 /// for a whole training, and never told of a step, has no end of them.
-class Journeys {
+class Histories {
   public:
-    explicit Journeys(std::size_t most = 200'000) : most_(most) {}
+    explicit Histories(std::size_t most = 200'000) : most_(most) {}
 
-    [[nodiscard]] Journey& of(ValueId value) {
+    [[nodiscard]] History& of(ValueId value) {
         if (all_.size() == most_ && all_.count(value) == 0) {
             all_.erase(all_.begin());
         }
         return all_[value];
     }
     void clear() { all_.clear(); }
-    [[nodiscard]] std::map<ValueId, Journey> const& all() const { return all_; }
+    [[nodiscard]] std::map<ValueId, History> const& all() const { return all_; }
 
   private:
     std::size_t const most_;
-    std::map<ValueId, Journey> all_;
+    std::map<ValueId, History> all_;
 };
 
 }  // namespace spillway
