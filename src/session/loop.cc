@@ -24,9 +24,6 @@ namespace {
 /// number does not grow.
 constexpr std::size_t kLooksPerSave = 3;
 
-/// Of a trace that nobody may ever ask for: some megabytes.
-constexpr std::size_t kKeptTraceEntries = 20'000;
-
 /// For a turn that a thread has which may wait for ours. A choice: longer than a disk takes.
 constexpr std::chrono::milliseconds kTurnPatience{500};
 
@@ -42,11 +39,19 @@ Loop::Loop(
       device_(std::move(device)),
       mover_(std::move(mover)),
       driver_(driver),
+      encodings_(*device_, *mover_, options_.non_finite, options_.seed),
+      accounting_(
+          {options_.executor.device_bytes, options_.keep_trace, options_.trace_file},
+          *device_,
+          *mover_,
+          encodings_
+      ),
+      runner_(
+          options_.face,
+          {*device_, *mover_, driver_, encodings_, accounting_, events_},
+          [this] { settle(); }
+      ),
       executor_(options_.executor) {
-    report_.device_limit_bytes = options_.executor.device_bytes;
-    if (options_.keep_trace) {
-        trace_.emplace(kKeptTraceEntries);
-    }
     if (!options_.flight_record.empty()) {
         recorder_.emplace(options_.executor);
     }
@@ -62,10 +67,8 @@ Loop::~Loop() {
     } while (keeps(Rule::closing_waits_for_copies) && mover_->under_way() > 0 &&
              mover_->wait_for_any() >= 0);
     settle();
-    for (auto const& [value, returning] : returning_) {
-        mover_->release_device(returning.memory);
-    }
-    write_trace();
+    runner_.close();
+    accounting_.close();
 }
 
 Result<void> Loop::open_log() {
@@ -81,25 +84,14 @@ Result<void> Loop::open_log() {
     return {};
 }
 
-/// Books the peak since the last event to the phase. Called with the mutex held.
-void Loop::see_peak() {
-    peak_bytes_ = std::max(peak_bytes_, device_->take_peak());
-    std::int64_t& of_phase = report_.device_peak_by_phase[static_cast<std::size_t>(phase_)];
-    of_phase = std::max(of_phase, peak_bytes_);
-    report_.device_peak_bytes = std::max(report_.device_peak_bytes, peak_bytes_);
-}
-
 /// The device pool now, as the executor may know it: saves that it was not told of are no floor.
 /// Called with the mutex held.
 Usage Loop::usage() {
     sort_dropped();  // their bytes are free already
-    see_peak();
-    std::int64_t const peak = std::exchange(peak_bytes_, 0);
+    std::int64_t const peak = accounting_.take_peak();
     std::int64_t const untold = backlog_.size_bytes();
     std::int64_t const allocated = device_->used_bytes();
-    if (trace_) {
-        trace_->used(Pool::device, allocated);
-    }
+    accounting_.uses(allocated);
     std::int64_t const used = std::max<std::int64_t>(0, allocated - untold);
     return {.used_bytes = used, .peak_bytes = std::max(used, peak - untold)};
 }
@@ -125,32 +117,10 @@ void Loop::tell(Event const& event, std::vector<Command>& commands) {
     );
 }
 
-/// Queues what the mover ended. Called without the mutex: the mover lets go of tensors here, and
-/// may start a transfer.
-void Loop::collect() {
-    if (!mover_->has_completions()) {
-        return;
-    }
-    std::vector<Completion> const completions = mover_->take_completions();
-    std::lock_guard const lock(mutex_);
-    for (Completion const& ended : completions) {
-        trace_ended(ended);
-        std::optional<Moving> moved;
-        if (auto const at = in_flight_.extract(ended.command)) {
-            moved = std::move(at.mapped());
-        }
-        if (ended.outcome.ok()) {
-            queued_.push_back(Finished{ended.command});
-            continue;
-        }
-        queued_.push_back(failed(ended, moved));
-    }
-}
-
 /// Hands what was queued to the executor. Called with the mutex held, after `collect`.
 void Loop::take_queued(std::vector<Command>& commands) {
     sort_dropped();
-    for (Event const& event : std::exchange(queued_, {})) {
+    for (Event const& event : events_.take()) {
         tell(event, commands);
     }
 }
@@ -168,9 +138,8 @@ void Loop::sort_dropped() {
     }
     for (ValueId const value : dropped_now_) {
         if (!backlog_.drop(value)) {
-            queued_.push_back(Dropped{value});
-            encodings_.erase(value);
-            refused_.erase(value);
+            events_.push(Dropped{value});
+            encodings_.forget(value);
         }
     }
     dropped_now_.clear();
@@ -184,7 +153,7 @@ void Loop::tell_backlog(std::vector<Command>& commands) {
     std::int64_t used = usage().used_bytes;
     for (Backlog::Save& save : backlog_.take()) {
         used += save.size_bytes;
-        tell(save_event(std::move(save), {used, used}), commands);
+        tell(encodings_.event_of(std::move(save), {used, used}), commands);
     }
 }
 
@@ -202,6 +171,15 @@ std::vector<Command> Loop::catch_up() {
     return commands;
 }
 
+Result<void> Loop::execute(std::vector<Command> const& commands) {
+    Result<void> outcome = runner_.run(commands);
+    if (!commands.empty()) {
+        std::lock_guard const lock(mutex_);
+        (void)usage();  // what the reply freed is not in the peak that the next event tells
+    }
+    return outcome;
+}
+
 /// Carries out a reply in which nothing can fail that the program has to hear of.
 void Loop::carry_out(std::vector<Command> const& commands) {
     Result<void> const outcome = execute(commands);
@@ -211,16 +189,14 @@ void Loop::carry_out(std::vector<Command> const& commands) {
 void Loop::begin_step(std::int64_t step) {
     Turn const turn(turn_);
     std::vector<Command> commands;
-    collect();
+    runner_.collect();
     {
         std::lock_guard const lock(mutex_);
         step_ = step;
-        first_of_step_ = {};
-        failed_.clear();
+        encodings_.begin_step(step);
+        runner_.begin_step();
         take_queued(commands);
-        if (trace_) {
-            trace_->begin_step();
-        }
+        accounting_.begin_step();
         if (recorder_) {
             if (std::optional<ExecutorState> state = executor_.state()) {
                 recorder_->may_begin_at(std::move(*state));
@@ -234,14 +210,12 @@ void Loop::begin_step(std::int64_t step) {
 void Loop::phase(Phase phase) {
     Turn const turn(turn_);
     std::vector<Command> commands;
-    collect();
+    runner_.collect();
     {
         std::lock_guard const lock(mutex_);
         Usage const now = usage();  // what was until here belongs to the phase that ends
         phase_ = phase;
-        if (trace_) {
-            trace_->mark("step " + std::to_string(step_) + ", " + std::string(name_of(phase)));
-        }
+        accounting_.begin_phase(step_, phase);
         take_queued(commands);
         tell(PhaseBegan{phase, now}, commands);
     }
@@ -264,7 +238,7 @@ void Loop::about_to_write(ValueId value) {
 void Loop::take(Event const& event) {
     Turn const turn(turn_);
     std::vector<Command> commands;
-    collect();
+    runner_.collect();
     {
         std::lock_guard const lock(mutex_);
         commands = catch_up();
@@ -276,11 +250,10 @@ void Loop::take(Event const& event) {
 /// The way of a save where there is nothing to tell and nothing to decide: no event, no turn.
 bool Loop::saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot, SavedAs const& as) {
     bool const something_ended = mover_->has_completions();
+    accounting_.saved(size_bytes);
     std::lock_guard const lock(mutex_);
-    ++report_.saved_values;
-    report_.saved_bytes += size_bytes;
     sort_dropped();
-    if (something_ended || !queued_.empty() || !may_be_told_later(size_bytes, as)) {
+    if (something_ended || !events_.empty() || !may_be_told_later(size_bytes, as)) {
         return false;
     }
     backlog_.add(value, size_bytes, std::move(slot), as);
@@ -288,17 +261,14 @@ bool Loop::saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot, Sav
 }
 
 void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs const& asked) {
-    SavedAs as = possible(asked, size_bytes);
-    if (as.encoding) {
-        as.seed = seed_of(value);
-    }
+    SavedAs const as = encodings_.possible(asked, value, size_bytes);
     if (saved_quietly(value, size_bytes, slot, as)) {
         return;
     }
     Turn const turn(turn_);
     std::vector<Command> commands;
     bool told_later = false;
-    collect();
+    runner_.collect();
     {
         std::lock_guard const lock(mutex_);
         take_queued(commands);
@@ -312,7 +282,7 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs cons
         std::lock_guard const lock(mutex_);
         tell_backlog(commands);
         Usage const now = usage();
-        tell(save_event({value, size_bytes, std::move(slot), as}, now), commands);
+        tell(encodings_.event_of({value, size_bytes, std::move(slot), as}, now), commands);
         if (!unshared.empty()) {
             tell(Point{std::move(unshared), now}, commands);
         }
@@ -325,7 +295,7 @@ Result<void> Loop::need(ValueId value) {
     bool may_try_again = true;
     for (;;) {
         std::vector<Command> commands;
-        collect();
+        runner_.collect();
         if (std::optional<Error> refusal = refusal_of(value)) {
             write_flight_record();
             return std::move(*refusal);
@@ -345,7 +315,7 @@ Result<void> Loop::need(ValueId value) {
         if (reserve == commands.end() && std::exchange(may_try_again, false)) {
             continue;  // it was read ahead, which has failed: now it is loaded
         }
-        if (reserve == commands.end() || !has_failed(reserve->id)) {
+        if (reserve == commands.end() || !runner_.has_failed(reserve->id)) {
             write_flight_record();
             return outcome;
         }
@@ -361,9 +331,34 @@ Result<void> Loop::need(ValueId value) {
     }
 }
 
-bool Loop::has_failed(CommandId command) const {
-    std::lock_guard const lock(mutex_);
-    return failed_.count(command) != 0;
+std::optional<Error> Loop::refusal_of(ValueId value) const {
+    std::optional<Encodings::Refused> const refused = encodings_.refusal_of(value);
+    if (!refused) {
+        return std::nullopt;
+    }
+    SavedAs const& as = refused->as;
+    return Error{
+        refused->error.code,
+        to_text(as.encoding->codec) + " cannot give back " + driver_.describe(value) + " (" +
+            std::string(name_of(as.tensor_class)) + "): " + refused->error.message(),
+        ""};
+}
+
+void Loop::goes_raw(ValueId value) {
+    {
+        std::lock_guard const lock(mutex_);
+        if (std::optional<bool> const was_lossy = backlog_.goes_raw(value)) {
+            accounting_.goes_raw(*was_lossy);
+            return;
+        }
+    }
+    if (!encodings_.goes_raw(value)) {
+        return;
+    }
+    accounting_.goes_raw(true);
+    if (!all_on_device()) {
+        about_to_write(value);
+    }
 }
 
 /// One answer to an allocation that did not fit.
@@ -371,7 +366,7 @@ Result<void> Loop::make_room_once(std::int64_t size_bytes) {
     std::vector<Command> commands;
     std::vector<ValueId> unshared = driver_.newly_unshared(std::numeric_limits<std::size_t>::max());
     std::int64_t const used_before = device_->used_bytes();
-    collect();
+    runner_.collect();
     {
         std::lock_guard const lock(mutex_);
         take_queued(commands);
@@ -394,15 +389,14 @@ Result<void> Loop::make_room_once(std::int64_t size_bytes) {
 Result<void> Loop::make_own_room(std::int64_t size_bytes) {
     std::int64_t const asked_ns = steady_now_ns();
     Turn const turn(turn_);
-    admitting_since_ns_ = asked_ns;
+    accounting_.begin_admission(asked_ns);
     Result<void> outcome = make_room_once(size_bytes);
     // Where the program runs far ahead of the device, what ended there still holds room on a tier.
     while (!outcome.ok() && mover_->under_way() > 0) {
         mover_->wait_for_any();
         outcome = make_room_once(size_bytes);
     }
-    admitted_until(steady_now_ns());
-    admitting_since_ns_.reset();
+    accounting_.end_admission(steady_now_ns());
     return outcome;
 }
 
@@ -451,7 +445,7 @@ void Loop::dropped(ValueId value) noexcept {
 void Loop::settle() {
     Turn const turn(turn_);
     std::vector<Command> commands;
-    collect();
+    runner_.collect();
     {
         std::lock_guard const lock(mutex_);
         take_queued(commands);
@@ -459,19 +453,16 @@ void Loop::settle() {
     carry_out(commands);
 }
 
-Phase Loop::current_phase() const {
-    std::lock_guard const lock(mutex_);
-    return phase_;
-}
-
-std::int64_t Loop::step() const {
-    std::lock_guard const lock(mutex_);
-    return step_;
-}
-
 LedgerView Loop::ledger() const {
     std::lock_guard const lock(mutex_);
     return executor_.ledger();
+}
+
+Report Loop::report() {
+    Report report = accounting_.report();
+    std::lock_guard const lock(mutex_);
+    report.ledger_peak_bytes = executor_.granted_peak_bytes();
+    return report;
 }
 
 }  // namespace spillway

@@ -10,16 +10,18 @@
 #include "memory/device.h"
 #include "mover/mover.h"
 #include "report/report.h"
+#include "session/accounting.h"
 #include "session/backlog.h"
+#include "session/command_runner.h"
 #include "session/driver.h"
+#include "session/encodings.h"
+#include "session/event_queue.h"
 #include "session/flight_recorder.h"
 #include "session/history.h"
 #include "session/saved_as.h"
-#include "session/trace_recorder.h"
 
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <fstream>
@@ -28,7 +30,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 namespace spillway {
@@ -66,11 +67,13 @@ class Loop {
     /// Fails   Errc::io naming the file
     [[nodiscard]] Result<void> open_log();
     /// The same for the trace.
-    [[nodiscard]] Result<void> open_trace();
+    [[nodiscard]] Result<void> open_trace() { return accounting_.open_trace(); }
     /// What is kept of the trace, into another file.
     ///
     /// Fails   Errc::io naming the file; Errc::unsupported: nothing is kept
-    [[nodiscard]] Result<void> write_trace_now(std::string const& path);
+    [[nodiscard]] Result<void> write_trace_now(std::string const& path) {
+        return accounting_.write_trace_now(path);
+    }
 
     // Program events.
     void begin_step(std::int64_t step);
@@ -106,13 +109,11 @@ class Loop {
 
     /// True while no value has a copy away: then no `need` has an answer, and none has to be asked.
     [[nodiscard]] bool all_on_device() const {
-        return all_on_device_.load() && !any_refused_.load();
+        return all_on_device_.load() && !encodings_.any_refused();
     }
 
     /// Device bytes of values that are on their way back, before anybody needs them.
-    [[nodiscard]] std::int64_t returning_bytes() const {
-        return returning_bytes_.load(std::memory_order_relaxed);
-    }
+    [[nodiscard]] std::int64_t returning_bytes() const { return runner_.returning_bytes(); }
 
     // Queued events.
     /// No saved tensor refers to the value any more. Never waits.
@@ -123,44 +124,23 @@ class Loop {
 
     [[nodiscard]] Report report();
     /// Why an allocation was refused, the last time; none: never.
-    [[nodiscard]] std::optional<Refusal> last_refusal();
+    [[nodiscard]] std::optional<Refusal> last_refusal() const { return accounting_.last_refusal(); }
     /// That compute has waited, for whatever cause.
-    [[nodiscard]] std::int64_t stalled_ns() const;
+    [[nodiscard]] std::int64_t stalled_ns() const { return accounting_.stalled_ns(); }
     /// Where values have been since `begin_histories`, where the trace is kept.
-    [[nodiscard]] std::map<ValueId, History> histories() const;
-    void begin_histories();
-    [[nodiscard]] Phase current_phase() const;
-    [[nodiscard]] std::int64_t step() const;
+    [[nodiscard]] std::map<ValueId, History> histories() const { return accounting_.histories(); }
+    void begin_histories() { accounting_.begin_histories(); }
+    [[nodiscard]] Phase current_phase() const { return phase_; }
+    [[nodiscard]] std::int64_t step() const { return step_; }
     [[nodiscard]] LedgerView ledger() const;
 
   private:
-    /// The device bytes of a value on its way back.
-    struct Returning {
-        void* memory = nullptr;
-        StreamId stream;
-        std::int64_t size_bytes = 0;
-    };
-    /// A store, load, encode or decode that the mover has.
-    struct Moving {
-        CommandKind kind = CommandKind::store;
-        SideWork work = SideWork::none;
-        Pool pool = Pool::host;
-        ValueId value{};
-        std::int64_t size_bytes = 0;
-        std::string text{};  ///< of the value; empty where there is no trace
-
-        [[nodiscard]] bool is_leaving() const {
-            return kind == CommandKind::store || work == SideWork::encode;
-        }
-    };
-
-    void see_peak();
     [[nodiscard]] Usage usage();
     void write_flight_record();
     [[nodiscard]] std::vector<Command> catch_up();
     void take(Event const& event);
     void carry_out(std::vector<Command> const& commands);
-    void collect();
+    [[nodiscard]] Result<void> execute(std::vector<Command> const& commands);
     void take_queued(std::vector<Command>& commands);
     void sort_dropped();
     [[nodiscard]] bool saved_quietly(
@@ -169,43 +149,9 @@ class Loop {
     void tell_backlog(std::vector<Command>& commands);
     [[nodiscard]] bool may_be_told_later(std::int64_t size_bytes, SavedAs const& as) const;
     void tell(Event const& event, std::vector<Command>& commands);
-    [[nodiscard]] Result<void> execute(std::vector<Command> const& commands);
-    [[nodiscard]] Result<void> execute(Command const& command);
-    [[nodiscard]] bool has_failed(CommandId command) const;
-    [[nodiscard]] Error const* failure_of(Command const& command);
-    void fail(Command const& command, Error const& error);
-    [[nodiscard]] Error refuse(Command const& command);
-    void reserve(Command const& command);
-    void release(Command const& command);
-    void store(Command const& command);
-    void load(Command const& command);
-    [[nodiscard]] HeldBytes target_of(Command const& command) const;
-
-    // The part of codecs: loop_codecs.cc.
-    /// What it takes away; 0: it goes as it is.
-    [[nodiscard]] static std::int64_t away_bytes(SavedAs const& as);
-    [[nodiscard]] SavedAs possible(SavedAs const& as, std::int64_t size_bytes) const;
-    [[nodiscard]] Saved save_event(Backlog::Save save, Usage usage);
-    void run(Command const& command);
-    void encode(Command const& command);
-    void decode(Command const& command);
-    [[nodiscard]] Failed failed(Completion const& ended, std::optional<Moving> const& moved);
-    std::uint64_t seed_of(ValueId value);
-    void encode_refused(ValueId value, Error const& error);
     [[nodiscard]] std::optional<Error> refusal_of(ValueId value) const;
-    void add_codecs(Report& report) const;
-
     [[nodiscard]] Result<void> make_own_room(std::int64_t size_bytes);
     [[nodiscard]] Result<void> make_room_once(std::int64_t size_bytes);
-    [[nodiscard]] Result<void> bind(Command const& command);
-    void drop(Command const& command);
-    void wait(Command const& command);
-    void count_stall(Moving const& waited_for, std::int64_t waited_ns);
-    void admitted_until(std::int64_t end_ns);
-    [[nodiscard]] Moving moving(Command const& command, std::int64_t size_bytes);
-    void trace_ended(Completion const& ended);
-    void trace_stream_stalls();
-    void write_trace();
 
     pid_t const owner_ = ::getpid();
     LoopOptions const options_;
@@ -213,34 +159,24 @@ class Loop {
     std::unique_ptr<Mover> const mover_;
     Driver& driver_;
 
+    // These lock for themselves; none calls the loop but the runner, with the turn alone.
+    EventQueue events_;
+    Encodings encodings_;
+    Accounting accounting_;
+    CommandRunner runner_;
+
     /// Whose reply is carried out; program threads alone take it.
     std::recursive_timed_mutex turn_;
-    /// Since when room is being made, by the thread whose turn it is; nothing: it is not.
-    std::optional<std::int64_t> admitting_since_ns_;
-    mutable std::mutex mutex_;  ///< guards everything down to `report_`
+    mutable std::mutex mutex_;  ///< guards everything down to `recorder_`
     Executor executor_;
-    std::vector<Event> queued_;
     Backlog backlog_;
     std::vector<ValueId> dropped_now_;  ///< empty between calls
-    std::unordered_map<CommandId, Error> failed_;
-    std::optional<Refusal> refusal_;  ///< the last one
-    std::unordered_map<CommandId, Moving> in_flight_;
-    std::unordered_map<ValueId, Returning> returning_;
-    std::atomic<std::int64_t> returning_bytes_ = 0;   ///< of those
-    std::unordered_map<ValueId, SavedAs> encodings_;  ///< of values that the executor knows
-    std::unordered_map<ValueId, Error> refused_;      ///< under NonFinite::refuse: why
     std::optional<std::ofstream> log_;
     std::optional<FlightRecorder> recorder_;
-    std::optional<TraceRecorder> trace_;
-    Histories histories_;
-    Phase phase_ = Phase::setup;
-    std::int64_t step_ = 0;
-    ValueId first_of_step_;        ///< the first that may be encoded
-    std::int64_t peak_bytes_ = 0;  ///< of the device, since the last event
-    Report report_;
 
+    std::atomic<Phase> phase_ = Phase::setup;
+    std::atomic<std::int64_t> step_ = 0;
     std::atomic<bool> all_on_device_ = true;
-    std::atomic<bool> any_refused_ = false;  ///< by a codec, so that a `need` may fail
 
     std::mutex dropped_mutex_;
     std::vector<ValueId> dropped_;

@@ -1,0 +1,347 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "session/accounting.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+/// Of a trace that nobody may ever ask for: some megabytes.
+constexpr std::size_t kKeptTraceEntries = 20'000;
+
+/// Waits of streams are copies' alone: what is between staging and a tier, the host waits for.
+void add_streams(Report& report, StreamCounters const& streams) {
+    report.copy_out_bytes = streams.out_bytes;
+    report.copy_out_ns = streams.out_ns;
+    report.copy_in_bytes = streams.in_bytes;
+    report.copy_in_ns = streams.in_ns;
+    report.stall_store_ns += streams.stall_store_ns;
+    report.stall_load_ns += streams.stall_load_ns;
+    report.stall_by_cause_ns[static_cast<std::size_t>(StallCause::copy_out)] +=
+        streams.stall_store_ns;
+    report.stall_by_cause_ns[static_cast<std::size_t>(StallCause::copy_in)] +=
+        streams.stall_load_ns;
+}
+
+void add_tiers(Report& report, TierCounters const& host, TierCounters const& nvme) {
+    report.stored_bytes = host.stored_bytes + nvme.stored_bytes;
+    report.loaded_bytes = host.loaded_bytes + nvme.loaded_bytes;
+    report.store_busy_ns = host.store_ns + nvme.store_ns;
+    report.load_busy_ns = host.load_ns + nvme.load_ns;
+    report.host_peak_bytes = host.peak_used_bytes;
+    report.host_requested_bytes = host.requested_bytes + nvme.requested_bytes;
+    report.host_locked_bytes = host.locked_bytes + nvme.locked_bytes;
+    report.nvme_peak_bytes = nvme.peak_used_bytes;
+    report.nvme_moved_bytes = nvme.stored_bytes + nvme.loaded_bytes;
+    report.nvme_stored_bytes = nvme.stored_bytes;
+    report.nvme_store_busy_ns = nvme.store_ns;
+    report.nvme_load_busy_ns = nvme.load_ns;
+    report.staging_bytes = host.staging_bytes + nvme.staging_bytes;
+}
+
+void add_staging(Report& report, HostMemory const& staging) {
+    report.staging_bytes += std::ssize(staging.bytes());
+    report.host_requested_bytes += staging.requested_bytes();
+    report.host_locked_bytes += staging.locked_bytes();
+}
+
+void add_codecs(Report& report, Mover const& mover) {
+    for (CodingCounters const& row : mover.coding_counters()) {
+        CodecReport& codec = report.codecs.emplace_back();
+        codec.tensor_class = row.label;
+        codec.codec = to_text(row.codec);
+        codec.bits = row.elements > 0 ? 8.0 * static_cast<double>(row.encoded_bytes) /
+                                            static_cast<double>(row.elements)
+                                      : 0;
+        codec.values = row.values;
+        codec.raw_bytes = row.raw_bytes;
+        codec.encoded_bytes = row.encoded_bytes;
+        codec.encode_ns = row.encode_ns;
+        codec.decoded_bytes = row.decoded_bytes;
+        codec.decode_ns = row.decode_ns;
+        codec.error_squares = row.sums.of_errors;
+        codec.value_squares = row.sums.of_values;
+        codec.went_raw = row.went_raw;
+    }
+    std::sort(report.codecs.begin(), report.codecs.end(), [](auto const& one, auto const& other) {
+        return std::tie(one.tensor_class, one.codec) < std::tie(other.tensor_class, other.codec);
+    });
+}
+
+}  // namespace
+
+Accounting::Accounting(
+    AccountingOptions options, Device& device, Mover& mover, Encodings const& encodings
+)
+    : options_(std::move(options)), device_(device), mover_(mover), encodings_(encodings) {
+    report_.device_limit_bytes = options_.device_limit_bytes;
+    if (options_.keep_trace) {
+        trace_.emplace(kKeptTraceEntries);
+    }
+}
+
+Result<void> Accounting::open_trace() {
+    if (options_.trace_file.empty()) {
+        return {};
+    }
+    std::lock_guard const lock(mutex_);
+    Result<void> const opened = trace_.emplace().open(options_.trace_file);
+    if (!opened.ok()) {
+        trace_.reset();
+    }
+    return opened;
+}
+
+void Accounting::close() {
+    std::lock_guard const lock(mutex_);
+    if (!trace_ || options_.trace_file.empty()) {
+        return;
+    }
+    trace_stream_stalls();
+    trace_->mark("closed");  // where the last phase ends
+    Result<void> const written = trace_->write();
+    if (!written.ok()) {
+        say_once(written.error().message());
+    }
+}
+
+Result<void> Accounting::write_trace_now(std::string const& path) {
+    std::lock_guard const lock(mutex_);
+    if (!trace_) {
+        return Error{Errc::unsupported, "this session keeps no trace", ""};
+    }
+    trace_stream_stalls();
+    return trace_->write_to(path);
+}
+
+bool Accounting::keeps_trace() const {
+    std::lock_guard const lock(mutex_);
+    return trace_.has_value();
+}
+
+void Accounting::begin_step() {
+    std::lock_guard const lock(mutex_);
+    if (trace_) {
+        trace_->begin_step();
+    }
+}
+
+void Accounting::begin_phase(std::int64_t step, Phase phase) {
+    std::lock_guard const lock(mutex_);
+    phase_ = phase;
+    if (trace_) {
+        trace_->mark("step " + std::to_string(step) + ", " + std::string(name_of(phase)));
+    }
+}
+
+/// Books the peak since the last event to the phase. Called with the mutex held.
+void Accounting::see_peak() {
+    peak_bytes_ = std::max(peak_bytes_, device_.take_peak());
+    std::int64_t& of_phase = report_.device_peak_by_phase[static_cast<std::size_t>(phase_)];
+    of_phase = std::max(of_phase, peak_bytes_);
+    report_.device_peak_bytes = std::max(report_.device_peak_bytes, peak_bytes_);
+}
+
+std::int64_t Accounting::take_peak() {
+    std::lock_guard const lock(mutex_);
+    see_peak();
+    return std::exchange(peak_bytes_, 0);
+}
+
+void Accounting::uses(std::int64_t allocated_bytes) {
+    std::lock_guard const lock(mutex_);
+    if (trace_) {
+        trace_->used(Pool::device, allocated_bytes);
+    }
+}
+
+void Accounting::saved(std::int64_t size_bytes) {
+    std::lock_guard const lock(mutex_);
+    ++report_.saved_values;
+    report_.saved_bytes += size_bytes;
+}
+
+void Accounting::goes_raw(bool was_lossy) {
+    std::lock_guard const lock(mutex_);
+    report_.raw_for_two_savers += was_lossy ? 1 : 0;
+}
+
+void Accounting::store_begins(ValueId value, Pool pool) {
+    std::lock_guard const lock(mutex_);
+    if (options_.keep_trace) {
+        histories_.of(value).pool = pool;
+    }
+}
+
+void Accounting::encode_begins(ValueId value, Codec const& codec) {
+    std::lock_guard const lock(mutex_);
+    if (options_.keep_trace) {
+        histories_.of(value).codec = codec;
+    }
+}
+
+void Accounting::encode_refused(ValueId value) {
+    std::lock_guard const lock(mutex_);
+    if (options_.keep_trace) {
+        History& history = histories_.of(value);
+        history.codec.reset();
+        history.was_refused = true;
+    }
+}
+
+void Accounting::left(ValueId value, std::int64_t size_bytes, bool came_free) {
+    std::lock_guard const lock(mutex_);
+    (came_free ? report_.freed_bytes : report_.kept_by_others_bytes) += size_bytes;
+    if (options_.keep_trace) {
+        History& history = histories_.of(value);
+        history.left = true;
+        history.came_free = history.came_free || came_free;
+    }
+}
+
+void Accounting::returned(ValueId value) {
+    std::lock_guard const lock(mutex_);
+    if (options_.keep_trace) {
+        ++histories_.of(value).returned;
+    }
+}
+
+void Accounting::refused(Refusal const& refusal) {
+    std::lock_guard const lock(mutex_);
+    refusal_ = refusal;
+}
+
+void Accounting::begin_admission(std::int64_t now_ns) {
+    std::lock_guard const lock(mutex_);
+    admitting_since_ns_ = now_ns;
+}
+
+void Accounting::end_admission(std::int64_t now_ns) {
+    std::lock_guard const lock(mutex_);
+    admitted_until(now_ns);
+    admitting_since_ns_.reset();
+}
+
+/// Room was being made until then, without a wait, if it is being made. Called with the mutex held.
+void Accounting::admitted_until(std::int64_t end_ns) {
+    if (!admitting_since_ns_) {
+        return;
+    }
+    stalled_by(StallCause::admission) += end_ns - *admitting_since_ns_;
+    if (trace_) {
+        trace_->stalled(StallCause::admission, {*admitting_since_ns_, end_ns});
+    }
+}
+
+void Accounting::stalled(Moving const& waited_for, std::int64_t waited_ns) {
+    if (waited_ns == 0) {
+        return;
+    }
+    std::int64_t const now_ns = steady_now_ns();
+    std::lock_guard const lock(mutex_);
+    admitted_until(now_ns - waited_ns);
+    if (admitting_since_ns_) {
+        admitting_since_ns_ = now_ns;
+    }
+    bool const is_store = waited_for.is_leaving();
+    StallCause const in_memory = is_store ? StallCause::copy_out : StallCause::copy_in;
+    StallCause const cause = waited_for.pool == Pool::nvme ? StallCause::nvme : in_memory;
+    (is_store ? report_.stall_store_ns : report_.stall_load_ns) += waited_ns;
+    stalled_by(cause) += waited_ns;
+    if (trace_) {
+        trace_->stalled(cause, {now_ns - waited_ns, now_ns});
+    }
+    if (options_.keep_trace) {
+        histories_.of(waited_for.value).waited_ns += waited_ns;
+    }
+}
+
+/// Both parts of a move whose bytes went through staging.
+void Accounting::ended(Completion const& ended, Moving const& move) {
+    std::lock_guard const lock(mutex_);
+    if (!trace_ || !ended.outcome.ok()) {
+        return;
+    }
+    bool const is_store = move.is_leaving();
+    Span span;
+    span.value = move.value;
+    span.size_bytes = move.size_bytes;
+    span.text = move.text;
+    if (ended.on_codec.is_measured()) {
+        span.lane = Lane::side;
+        span.what = name_of(move.work);
+        trace_->moved(span, ended.on_codec);
+    }
+    span.lane = is_store ? Lane::copy_out : Lane::copy_in;
+    span.what = name_of(is_store ? CommandKind::store : CommandKind::load);
+    if (ended.on_stream.is_measured()) {
+        std::int64_t const coded_bytes =
+            move.kind == CommandKind::run ? encodings_.away_bytes_of(move.value) : 0;
+        span.size_bytes = coded_bytes > 0 ? coded_bytes : move.size_bytes;
+        trace_->moved(span, ended.on_stream);
+    }
+    bool const is_nvme = move.pool == Pool::nvme;
+    if (ended.on_tier.is_measured() && (is_nvme || !ended.on_stream.is_measured())) {
+        span.lane = is_nvme ? (is_store ? Lane::nvme_write : Lane::nvme_read) : span.lane;
+        trace_->moved(std::move(span), ended.on_tier);
+    }
+    trace_stream_stalls();
+}
+
+/// Called with the mutex held.
+void Accounting::trace_stream_stalls() {
+    for (StreamStall const& stall : mover_.take_stream_stalls()) {
+        trace_->stalled(stall.for_store ? StallCause::copy_out : StallCause::copy_in, stall.time);
+    }
+}
+
+std::map<ValueId, History> Accounting::histories() const {
+    std::lock_guard const lock(mutex_);
+    return histories_.all();
+}
+
+void Accounting::begin_histories() {
+    std::lock_guard const lock(mutex_);
+    histories_.clear();
+}
+
+std::int64_t Accounting::stalled_ns() const {
+    std::lock_guard const lock(mutex_);
+    auto const& causes = report_.stall_by_cause_ns;
+    return std::accumulate(causes.begin(), causes.end(), std::int64_t{0});
+}
+
+std::optional<Refusal> Accounting::last_refusal() const {
+    std::lock_guard const lock(mutex_);
+    return refusal_;
+}
+
+Report Accounting::report() {
+    std::lock_guard const lock(mutex_);
+    see_peak();
+    Report report = report_;
+    DeviceUsage const now = device_.usage();
+    report.device_bytes = now.used_bytes;
+    report.device_peak_bytes = std::max(report.device_peak_bytes, now.peak_bytes);
+    report.device_resident_bytes = now.resident_bytes;
+    report.device_resident_peak_bytes = now.resident_peak_bytes;
+    report.device_other_bytes = device_.other_bytes();
+    add_streams(report, mover_.stream_counters());
+    add_tiers(report, mover_.counters(Pool::host), mover_.counters(Pool::nvme));
+    add_staging(report, mover_.staging());
+    add_staging(report, mover_.coded_staging());
+    add_codecs(report, mover_);
+    return report;
+}
+
+}  // namespace spillway

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What happened, for people: the report's counters, the times that compute waited, the timeline of
+// the last steps, each value's history. Nothing here decides anything.
+#pragma once
+
+#include "base/ids.h"
+#include "base/phase.h"
+#include "base/refusal.h"
+#include "base/result.h"
+#include "memory/device.h"
+#include "mover/mover.h"
+#include "report/report.h"
+#include "session/encodings.h"
+#include "session/history.h"
+#include "session/moving.h"
+#include "session/trace_recorder.h"
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace spillway {
+
+struct AccountingOptions {
+    std::int64_t device_limit_bytes = 0;
+    bool keep_trace = false;      ///< and histories
+    std::string trace_file = {};  ///< written by `close`; empty: none
+};
+
+/// Thread  any; its mutex is held for no call of another part, but for the device's and the mover's
+///         counters
+class Accounting {
+  public:
+    Accounting(AccountingOptions options, Device& device, Mover& mover, Encodings const& encodings);
+
+    /// Fails   Errc::io naming the file
+    [[nodiscard]] Result<void> open_trace();
+    /// The trace's file, if there is one, is written.
+    void close();
+    /// As Loop::write_trace_now.
+    [[nodiscard]] Result<void> write_trace_now(std::string const& path);
+
+    void begin_step();
+    void begin_phase(std::int64_t step, Phase phase);
+
+    /// The highest device bytes since the last call, which count for the present phase.
+    [[nodiscard]] std::int64_t take_peak();
+    /// What is allocated on the device now.
+    void uses(std::int64_t allocated_bytes);
+
+    void saved(std::int64_t size_bytes);
+    void goes_raw(bool was_lossy);
+    void store_begins(ValueId value, Pool pool);
+    void encode_begins(ValueId value, Codec const& codec);
+    void encode_refused(ValueId value);
+    void left(ValueId value, std::int64_t size_bytes, bool came_free);
+    void returned(ValueId value);
+    /// What the mover ended.
+    void ended(Completion const& ended, Moving const& move);
+    void refused(Refusal const& refusal);
+
+    /// Room is being made from now on, by one thread at a time.
+    void begin_admission(std::int64_t now_ns);
+    void end_admission(std::int64_t now_ns);
+    /// Compute has waited for this until now.
+    void stalled(Moving const& waited_for, std::int64_t waited_ns);
+
+    [[nodiscard]] bool keeps_trace() const;
+    [[nodiscard]] Report report();
+    [[nodiscard]] std::optional<Refusal> last_refusal() const;
+    [[nodiscard]] std::int64_t stalled_ns() const;
+    [[nodiscard]] std::map<ValueId, History> histories() const;
+    void begin_histories();
+
+  private:
+    void see_peak();
+    void admitted_until(std::int64_t end_ns);
+    void trace_stream_stalls();
+    [[nodiscard]] std::int64_t& stalled_by(StallCause cause) {
+        return report_.stall_by_cause_ns[static_cast<std::size_t>(cause)];
+    }
+
+    AccountingOptions const options_;
+    Device& device_;
+    Mover& mover_;
+    Encodings const& encodings_;
+
+    mutable std::mutex mutex_;  ///< guards what follows
+    Phase phase_ = Phase::setup;
+    Report report_;
+    std::int64_t peak_bytes_ = 0;  ///< of the device, since `take_peak`
+    std::optional<std::int64_t> admitting_since_ns_;
+    std::optional<Refusal> refusal_;  ///< the last one
+    std::optional<TraceRecorder> trace_;
+    Histories histories_;
+};
+
+}  // namespace spillway
