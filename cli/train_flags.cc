@@ -4,6 +4,7 @@
 #include "train_flags.h"
 
 #include "spillway/limits.h"
+#include "spillway/policy.h"
 #include "text.h"
 
 #include <CLI/CLI.hpp>
@@ -32,6 +33,18 @@ std::string shown(double number) {
     std::ostringstream text;
     text << number;
     return text.str();
+}
+
+/// "online: what leaves is chosen as it runs; keep_all: ..."
+std::string help_of_policies() {
+    std::string help;
+    for (Policy const& policy : policies()) {
+        help += help.empty() ? "" : "; ";
+        help += policy.name;
+        help += policy.is_lossy ? ", with --lossy: " : ": ";
+        help += policy.what;
+    }
+    return help;
 }
 
 /// One group of flags in the help text. Each says its default in brackets.
@@ -219,14 +232,7 @@ void add_budget(CLI::App& app, TrainOptions& options, TrainText& text) {
         "nine tenths of the free space"
     );
     group.yes("--nvme-allow-tmpfs", options.nvme_allow_tmpfs, "let --nvme be a memory file system");
-    group.word(
-        "--policy",
-        options.policy,
-        "online: what leaves is chosen as it runs; keep_all: nothing leaves; qpo, with --lossy: "
-        "what layers read leaves at once, in 4 or 8 bits",
-        "NAME",
-        "online"
-    );
+    group.word("--policy", options.policy, help_of_policies(), "NAME", "online");
     group.word(
         "--nvme-rate",
         text.nvme_rate,

@@ -10,6 +10,7 @@
 
 from . import _library, _subclass
 from .errors import BudgetError, Error, LibraryError, OptionError, StateError, TorchVersionError, SpillwayWarning
+from .policies import Policy, policies
 from .report import Report
 from .session import Session
 
@@ -19,4 +20,5 @@ _subclass.register()
 session = Session
 __version__ = "0.1.0"
 
-__all__ = ["BudgetError", "Error", "LibraryError", "OptionError", "Report", "Session", "StateError", "TorchVersionError", "SpillwayWarning", "session"]
+__all__ = ["BudgetError", "Error", "LibraryError", "OptionError", "Policy", "Report", "Session", "StateError", "TorchVersionError", "SpillwayWarning",
+           "policies", "session"]

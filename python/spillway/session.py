@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import _update
 from .errors import BudgetError, Error, OptionError, StateError, SpillwayWarning
+from .policies import policies
 from .report import Report
 
 _BUDGETS = ("device_budget", "host_budget", "nvme_budget")
@@ -263,7 +264,7 @@ class Session:
             _call(self._runtime.close)  # or it would cap what runs while the error is handled
             self._is_closed = True
             raise
-        if device.type == "cpu" and nvme is None and _typed("host_budget", host_budget).strip() in ("", "0") and policy != "keep_all":
+        if device.type == "cpu" and nvme is None and _typed("host_budget", host_budget).strip() in ("", "0") and self._moves(policy):
             self._warn_of_no_place()
         _update.watch(self)
 
@@ -358,6 +359,10 @@ class Session:
                 warnings.warn_explicit(words, SpillwayWarning, *self._opened_at)
             else:
                 warnings.warn(words, SpillwayWarning, stacklevel=_levels_to_the_caller())
+
+    @staticmethod
+    def _moves(policy: str) -> bool:
+        return any(known.moves for known in policies() if known.name == policy)
 
     def _warn_of_no_place(self) -> None:
         """Not where the budget is above all that there is: such a session is to measure."""

@@ -50,7 +50,7 @@ std::string_view qpo_codec(TensorClass tensor_class) {
     return "identity";
 }
 
-std::int64_t qpo_tail_begins(QpoPass const& pass, QpoRates const& rates) {
+std::int64_t qpo_tail_begins(QpoPass const& pass, MoveRates const& rates) {
     std::int64_t const all_bytes = raw_bytes(pass.saves);
     if (rates.out <= 0 || rates.in <= 0 || all_bytes == 0) {
         return kQpoNoTail;
@@ -145,6 +145,10 @@ bool Qpo::keeps(std::int64_t raw_bytes, std::int64_t away_bytes, std::int64_t co
         pass_.saves.push_back({compute_ns - began_ns_, raw_bytes, away_bytes});
     }
     return before_bytes >= tail_begins_;
+}
+
+std::unique_ptr<OnlineRule> make_qpo() {
+    return std::make_unique<Qpo>();
 }
 
 }  // namespace spillway

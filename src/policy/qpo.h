@@ -5,10 +5,12 @@
 // 10.1109/ICPADS67057.2025.11323016), as a rule that is asked at each save. It needs no trace.
 #pragma once
 
+#include "policy/online_rule.h"
 #include "trace/tensor_class.h"
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -48,49 +50,37 @@ struct QpoPass {
     bool operator==(QpoPass const&) const = default;
 };
 
-/// Bytes a second. 0: not known; for a codec: as fast as can be.
-struct QpoRates {
-    double out = 0;  ///< of the link, on encoded bytes
-    double in = 0;
-    double encode = 0;  ///< of the codecs, on raw bytes
-    double decode = 0;
-
-    bool operator==(QpoRates const&) const = default;
-};
-
 inline constexpr std::int64_t kQpoNoTail = std::numeric_limits<std::int64_t>::max();
 
 /// Raw bytes saved before the first save that backward needs before it could be out and back: from
 /// there on values are kept. `kQpoNoTail` where there is none, or where a rate is not known.
-[[nodiscard]] std::int64_t qpo_tail_begins(QpoPass const& pass, QpoRates const& rates);
+[[nodiscard]] std::int64_t qpo_tail_begins(QpoPass const& pass, MoveRates const& rates);
 
 /// The kept tail over a training: the first pass warms up, the fastest of the next few is the
 /// measure, and a pass that saves an eighth more or less is measured anew.
 ///
 /// Thread  not thread-safe
-class Qpo {
+class Qpo final : public OnlineRule {
   public:
-    /// All `compute_ns` are of one clock of compute, as above.
-    void forward_begins(std::int64_t compute_ns);
-    void backward_begins(std::int64_t compute_ns);
-    /// Backward has asked for a saved value: it lasts at least until now.
-    void needs(std::int64_t compute_ns);
-    /// What was measured until now. Read where a forward begins.
-    void set_rates(QpoRates const& rates) { rates_ = rates; }
-    /// Whether a value that is saved now is kept. Allocates only while it measures.
+    void forward_begins(std::int64_t compute_ns) override;
+    void backward_begins(std::int64_t compute_ns) override;
+    /// So it lasts at least until now.
+    void needs(std::int64_t compute_ns) override;
+    void set_rates(MoveRates const& rates) override { rates_ = rates; }
+    /// Allocates only while it measures.
     [[nodiscard]] bool keeps(
         std::int64_t raw_bytes, std::int64_t away_bytes, std::int64_t compute_ns
-    );
+    ) override;
+    [[nodiscard]] bool is_measuring() const override;
 
     [[nodiscard]] std::int64_t tail_begins() const { return tail_begins_; }
-    [[nodiscard]] bool is_measuring() const;
 
   private:
     void take_pass();
 
     enum class Part : std::uint8_t { none, forward, backward };
 
-    QpoRates rates_;
+    MoveRates rates_;
     Part part_ = Part::none;
     std::int64_t began_ns_ = 0;     ///< of the forward, then of the backward
     std::int64_t saved_bytes_ = 0;  ///< raw, in this forward
@@ -100,5 +90,7 @@ class Qpo {
     int passes_ = 0;                  ///< that were measured, warm-up included
     std::int64_t tail_begins_ = kQpoNoTail;
 };
+
+[[nodiscard]] std::unique_ptr<OnlineRule> make_qpo();
 
 }  // namespace spillway

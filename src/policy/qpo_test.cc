@@ -38,7 +38,7 @@ TEST(Qpo, few_bits_are_for_inputs_of_layers_alone) {
 }
 
 TEST(Qpo, the_tail_is_what_cannot_be_out_and_back_in_time) {
-    QpoRates const rates{.out = 1e9, .in = 1e9};
+    MoveRates const rates{.out = 1e9, .in = 1e9};
     // The last is out at 425 and back at 450, and backward begins at 400; the one before it is back
     // at 350, and is needed at 600.
     EXPECT_EQ(qpo_tail_begins(even_pass(25), rates), 300);
@@ -53,9 +53,9 @@ TEST(Qpo, the_tail_is_what_cannot_be_out_and_back_in_time) {
 
 TEST(Qpo, codecs_take_their_part_of_the_time) {
     // Encoding alone takes the forward twice, so the third is out at 725.
-    QpoRates const slow{.out = 1e9, .in = 1e9, .encode = 0.5e9};
+    MoveRates const slow{.out = 1e9, .in = 1e9, .encode = 0.5e9};
     EXPECT_EQ(qpo_tail_begins(even_pass(25), slow), 200);
-    QpoRates const slow_back{.out = 1e9, .in = 1e9, .decode = 0.2e9};
+    MoveRates const slow_back{.out = 1e9, .in = 1e9, .decode = 0.2e9};
     EXPECT_EQ(qpo_tail_begins(even_pass(25), slow_back), 200);
 }
 
@@ -85,11 +85,11 @@ TEST(Qpo, a_slower_part_never_makes_the_tail_shorter) {
         }
         pass.backward_ns = upto(3 * pass.forward_ns);
         auto const rate = [&] { return 1e8 * static_cast<double>(upto(100)); };
-        QpoRates const fast{rate(), rate(), rate(), rate()};
+        MoveRates const fast{rate(), rate(), rate(), rate()};
         std::int64_t const tail = qpo_tail_begins(pass, fast);
-        for (double QpoRates::*const part :
-             {&QpoRates::out, &QpoRates::in, &QpoRates::encode, &QpoRates::decode}) {
-            QpoRates slow = fast;
+        for (double MoveRates::*const part :
+             {&MoveRates::out, &MoveRates::in, &MoveRates::encode, &MoveRates::decode}) {
+            MoveRates slow = fast;
             slow.*part /= 2;
             EXPECT_LE(qpo_tail_begins(pass, slow), tail) << "round " << round;
         }

@@ -118,11 +118,11 @@ double slower(double one, double other) {
 
 }  // namespace
 
-CodecTable qpo_table() {
+CodecTable table_of(Policy const& policy) {
     CodecTable table;
-    for (std::size_t i = 0; i < kTensorClasses; ++i) {
-        Result<Codec> const codec = parse_codec(qpo_codec(static_cast<TensorClass>(i)));
-        SPILLWAY_ASSERT(codec.ok(), "QPO's codecs exist");
+    for (std::size_t i = 0; policy.codec_of != nullptr && i < kTensorClasses; ++i) {
+        Result<Codec> const codec = parse_codec(policy.codec_of(static_cast<TensorClass>(i)));
+        SPILLWAY_ASSERT(codec.ok(), "a policy's codecs exist");
         table[i] = *codec;
     }
     return table;
@@ -222,7 +222,7 @@ std::string against_lossless(CodecReport const& row, double link) {
     return "";
 }
 
-SavedAs QpoRule::of(SavedTensor const& tensor) {
+SavedAs PolicyRule::of(SavedTensor const& tensor) {
     SavedAs as = leaves_by(table_, tensor);
     if (tensor.phase == Phase::backward) {
         return as;
@@ -231,33 +231,33 @@ SavedAs QpoRule::of(SavedTensor const& tensor) {
         as.encoding ? encoded_bytes(*as.encoding) : Result<std::int64_t>(tensor.size_bytes);
     std::int64_t const away_bytes =
         std::min(coded.ok() ? *coded : tensor.size_bytes, tensor.size_bytes);
-    bool const keeps = qpo_.keeps(tensor.size_bytes, away_bytes, measures_.compute_ns());
+    bool const keeps = rule_->keeps(tensor.size_bytes, away_bytes, measures_.compute_ns());
     as.advice = keeps ? Advice::last_resort : Advice::at_once;
     return as;
 }
 
-void QpoRule::phase_begins(Phase phase) {
+void PolicyRule::phase_begins(Phase phase) {
     CodecRule::phase_begins(phase);
     if (phase == Phase::backward) {
-        qpo_.backward_begins(measures_.compute_ns());
+        rule_->backward_begins(measures_.compute_ns());
         return;
     }
     if (phase == Phase::forward) {
-        if (qpo_.is_measuring()) {
-            qpo_.set_rates(rates_of(measures_.report()));
+        if (rule_->is_measuring()) {
+            rule_->set_rates(rates_of(measures_.report()));
         }
-        qpo_.forward_begins(measures_.compute_ns());
+        rule_->forward_begins(measures_.compute_ns());
     }
 }
 
-void QpoRule::backward_needs() {
-    if (qpo_.is_measuring()) {
-        qpo_.needs(measures_.compute_ns());
+void PolicyRule::backward_needs() {
+    if (rule_->is_measuring()) {
+        rule_->needs(measures_.compute_ns());
     }
 }
 
-QpoRates rates_of(Report const& report) {
-    QpoRates rates{
+MoveRates rates_of(Report const& report) {
+    MoveRates rates{
         .out = slower(
             rate(report.stored_bytes, report.store_busy_ns),
             rate(report.copy_out_bytes, report.copy_out_ns)

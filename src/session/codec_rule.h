@@ -1,20 +1,23 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Rules that give every class of tensors one codec: what the user names, and QPO's.
+// Rules that give every class of tensors one codec: what the user names, or a policy.
 #pragma once
 
 #include "base/result.h"
-#include "policy/qpo.h"
+#include "policy/catalog.h"
+#include "policy/online_rule.h"
 #include "report/report.h"
 #include "session/save_rule.h"
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace spillway {
@@ -22,7 +25,8 @@ namespace spillway {
 /// A codec for each class; identity: those go as they are.
 using CodecTable = std::array<Codec, kTensorClasses>;
 
-[[nodiscard]] CodecTable qpo_table();
+/// How the policy's tensors leave.
+[[nodiscard]] CodecTable table_of(Policy const& policy);
 
 /// `table` with what `text` names in place of it, items separated by commas:
 /// "norm_input=affine8:group=64" is of a class; "all=lossless" of every class, and exact; "nf4"
@@ -70,27 +74,26 @@ class CodecRule : public SaveRule {
     std::int64_t phases_ = 0;
 };
 
-/// QPO: a forward's tensors leave at once, but for the tail that backward needs too soon, which
-/// stays while it can; what a backward saves leaves when asked.
-class QpoRule final : public CodecRule {
+/// A forward's tensors leave at once, but for those that the policy's rule keeps, which stay while
+/// they can; what a backward saves leaves when asked.
+class PolicyRule final : public CodecRule {
   public:
-    using CodecRule::CodecRule;
+    PolicyRule(CodecTable const& table, Measures measures, std::unique_ptr<OnlineRule> rule)
+        : CodecRule(table, std::move(measures)), rule_(std::move(rule)) {}
 
     [[nodiscard]] SavedAs of(SavedTensor const& tensor) override;
     void phase_begins(Phase phase) override;
     void backward_needs() override;
 
-    [[nodiscard]] Qpo const& qpo() const { return qpo_; }
-
   private:
-    Qpo qpo_;
+    std::unique_ptr<OnlineRule> const rule_;
 };
 
 /// What is said against a lossless codec whose blocks so far were those of `row`, on a link that
 /// takes `link` bytes a second (0: not known); empty where nothing is.
 [[nodiscard]] std::string against_lossless(CodecReport const& row, double link);
 
-/// What QPO's hiding test reads of what was done so far.
-[[nodiscard]] QpoRates rates_of(Report const& report);
+/// What a policy's rule reads of what was done so far.
+[[nodiscard]] MoveRates rates_of(Report const& report);
 
 }  // namespace spillway

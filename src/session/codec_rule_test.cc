@@ -15,13 +15,13 @@ Codec codec_of(CodecTable const& table, TensorClass tensor_class) {
 }
 
 CodecTable laid(std::string const& text) {
-    Result<CodecTable> const table = with_codecs(qpo_table(), text);
+    Result<CodecTable> const table = with_codecs(table_of(*find_policy("qpo")), text);
     EXPECT_TRUE(table.ok()) << table.error().message();
     return *table;
 }
 
 std::string refusal(std::string const& text) {
-    Result<CodecTable> const table = with_codecs(qpo_table(), text);
+    Result<CodecTable> const table = with_codecs(table_of(*find_policy("qpo")), text);
     return table.ok() ? "" : table.error().message();
 }
 
@@ -34,7 +34,7 @@ SavedTensor floats(TensorClass tensor_class, std::int64_t count = 1024) {
 }
 
 TEST(CodecRule, the_table_of_qpo_loses_only_what_it_may) {
-    CodecTable const table = qpo_table();
+    CodecTable const table = table_of(*find_policy("qpo"));
     EXPECT_EQ(to_text(codec_of(table, TensorClass::linear_input)), "affine4:group=256,stochastic");
     EXPECT_EQ(codec_of(table, TensorClass::mask).kind, CodecKind::mask);
     EXPECT_EQ(codec_of(table, TensorClass::attention), Codec{});
@@ -87,7 +87,7 @@ TEST(CodecRule, what_cannot_be_is_named) {
 }
 
 TEST(CodecRule, tensors_leave_by_their_class_where_the_codec_takes_their_type) {
-    CodecTable const table = qpo_table();
+    CodecTable const table = table_of(*find_policy("qpo"));
     SavedAs const linear = leaves_by(table, floats(TensorClass::linear_input));
     EXPECT_EQ(
         linear.encoding, (Encoding{codec_of(table, TensorClass::linear_input), Element::f32, 1024})
@@ -115,7 +115,11 @@ TEST(CodecRule, tensors_leave_by_their_class_where_the_codec_takes_their_type) {
 TEST(CodecRule, qpo_sends_a_forward_away_at_once_and_keeps_its_tail) {
     std::int64_t now_ns = 0;
     Report report;
-    QpoRule rule(qpo_table(), {[&] { return now_ns; }, [&] { return report; }});
+    PolicyRule rule(
+        table_of(*find_policy("qpo")),
+        {[&] { return now_ns; }, [&] { return report; }},
+        find_policy("qpo")->make_rule()
+    );
     SavedTensor const tensor = floats(TensorClass::linear_input, 1 << 16);
     auto const pass = [&] {
         int kept = 0;
@@ -199,7 +203,7 @@ TEST(CodecRule, a_lossless_codec_is_judged_however_late_the_first_block_leaves) 
 
 TEST(CodecRule, rates_are_bytes_over_the_time_that_they_took) {
     Report report;
-    EXPECT_EQ(rates_of(report), QpoRates{});
+    EXPECT_EQ(rates_of(report), MoveRates{});
     report.stored_bytes = 3000;
     report.store_busy_ns = 1000;
     report.loaded_bytes = 500;
@@ -215,7 +219,7 @@ TEST(CodecRule, rates_are_bytes_over_the_time_that_they_took) {
     report.codecs[1].encode_ns = 300;
     report.codecs[1].decoded_bytes = 10;
     report.codecs[1].decode_ns = 10;
-    EXPECT_EQ(rates_of(report), (QpoRates{3e9, 0.4e9, 10e9, 1e9}));
+    EXPECT_EQ(rates_of(report), (MoveRates{3e9, 0.4e9, 10e9, 1e9}));
 }
 
 }  // namespace

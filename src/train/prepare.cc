@@ -3,6 +3,7 @@
 
 #include "train/prepare.h"
 
+#include "spillway/policy.h"
 #include "spillway/units.h"
 #include "train/bad_value.h"
 #include "train/checkpoint.h"
@@ -26,7 +27,7 @@ namespace {
 
 /// What moves nothing cannot be asked how.
 void check_without_budget(TrainOptions const& options) {
-    if (options.policy == "qpo") {
+    if (find_policy(options.policy)->is_lossy) {
         refuse("--policy", options.policy, "needs --device-budget");
     }
     if (options.lossy) {
@@ -44,8 +45,8 @@ void check_choices(TrainOptions const& options) {
     if (options.precision != "fp32" && options.precision != "bf16") {
         refuse("--precision", options.precision, "no such precision; there are fp32 and bf16");
     }
-    if (options.policy != "online" && options.policy != "keep_all" && options.policy != "qpo") {
-        refuse("--policy", options.policy, "no such policy; there are online, qpo and keep_all");
+    if (find_policy(options.policy) == nullptr) {
+        refuse("--policy", options.policy, "no such policy; there are " + policy_names());
     }
     if (options.device_budget_bytes == 0) {
         check_without_budget(options);

@@ -3,6 +3,7 @@
 
 #include "train/run.h"
 
+#include "spillway/policy.h"
 #include "train/bad_value.h"
 #include "train/checkpoint.h"
 #include "train/device.h"
@@ -246,7 +247,7 @@ class Run {
         if (phase == Phase::setup || phase == Phase::update) {
             return "a larger --device-budget or a smaller model would make it fit";
         }
-        if (options_.policy == "keep_all") {
+        if (!find_policy(options_.policy)->moves) {
             return options_.nvme.empty() ? "--policy online with --nvme FOLDER would make room"
                                          : "--policy online would make room";
         }

@@ -3,6 +3,7 @@
 """The package as a script uses it: the same bits as plain training, and errors of a type of ours."""
 
 import contextlib
+import inspect
 import json
 import os
 import pathlib
@@ -283,6 +284,16 @@ class Refusals(Train):
         self.refused(spillway.OptionError, "policy: ", self.open, net, policy="best")
         self.assertTrue(issubclass(spillway.BudgetError, torch.OutOfMemoryError))
         self.assertTrue(issubclass(spillway.OptionError, ValueError))
+
+    def test_policies_are_listed_once(self):
+        listed = spillway.policies()
+        self.assertEqual(listed[0].name, inspect.signature(spillway.session).parameters["policy"].default)
+        train = (pathlib.Path(__file__).parents[2] / "docs" / "train.md").read_text()
+        for policy in listed:
+            self.assertIn(f'"{policy.name}" ({policy.what})', " ".join(spillway.Session.__doc__.split()))
+            self.assertIn(f"`{policy.name}` ({policy.what}", train)
+        with self.assertRaisesRegex(spillway.OptionError, "known are " + ".*".join(policy.name for policy in listed)):
+            self.open(torch.nn.Linear(2, 2), policy="best")
 
     def test_an_error_reaches_another_process_whole(self):
         for kind in (spillway.OptionError, spillway.BudgetError):

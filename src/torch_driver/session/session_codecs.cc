@@ -18,8 +18,6 @@ namespace spillway {
 
 namespace {
 
-constexpr char const* kQpo = "qpo";
-
 constexpr std::int64_t kStagingShare = 8;
 constexpr std::int64_t kMostStagingBytes = 256_MiB;
 
@@ -33,8 +31,9 @@ void check_lossy(SessionOptions const& options, CodecTable const& table) {
         std::string const what = std::string(name_of(*lossy)) + " would lose something by " +
                                  to_text(table[static_cast<std::size_t>(*lossy)]) +
                                  "; that has to be asked for with `lossy`";
-        throw options.codecs.empty() ? BadOption("policy", "'qpo' quantizes what it moves: " + what)
-                                     : BadOption("codecs", named(options) + "cannot be: " + what);
+        throw options.codecs.empty()
+            ? BadOption("policy", "'" + options.policy + "' quantizes what it moves: " + what)
+            : BadOption("codecs", named(options) + "cannot be: " + what);
     }
     if (options.lossy && at::globalContext().deterministicAlgorithms()) {
         throw BadOption(
@@ -60,17 +59,18 @@ void refuse_lossy(SessionOptions const& options, std::string const& why) {
 
 }  // namespace
 
-ChooserKind chooser_of(SessionOptions const& options) {
-    if (options.policy == kQpo) {
-        return ChooserKind::online;  // asks the rule
-    }
-    Result<ChooserKind> const chooser = parse_chooser(options.policy);
-    if (!chooser.ok()) {
+Policy const& policy_of(SessionOptions const& options) {
+    Policy const* const policy = find_policy(options.policy);
+    if (policy == nullptr) {
         throw BadOption(
-            "policy", "'" + options.policy + "' is no policy; known are online, qpo and keep_all"
+            "policy", "'" + options.policy + "' is no policy; known are " + policy_names()
         );
     }
-    return *chooser;
+    return *policy;
+}
+
+ChooserKind chooser_of(SessionOptions const& options) {
+    return policy_of(options).moves ? ChooserKind::online : ChooserKind::keep_all;
 }
 
 std::uint64_t rounding_seed_of(SessionOptions const& options) {
@@ -95,16 +95,18 @@ NonFinite non_finite_of(SessionOptions const& options) {
 }
 
 std::optional<CodecTable> codecs_of(SessionOptions const& options) {
-    bool const is_qpo = options.policy == kQpo;
-    if (chooser_of(options) == ChooserKind::keep_all) {
-        refuse_lossy(options, "policy keep_all moves nothing");
+    Policy const& policy = policy_of(options);
+    if (!policy.moves) {
+        refuse_lossy(options, "policy " + options.policy + " moves nothing");
         return std::nullopt;
     }
-    if (!is_qpo && options.codecs.empty()) {
-        refuse_lossy(options, "policy online encodes nothing; name a codec, or policy qpo");
+    if (policy.codec_of == nullptr && options.codecs.empty()) {
+        refuse_lossy(
+            options, "policy " + options.policy + " encodes nothing; name a codec, or policy qpo"
+        );
         return std::nullopt;
     }
-    CodecTable table = is_qpo ? qpo_table() : CodecTable{};
+    CodecTable table = table_of(policy);
     if (!options.codecs.empty()) {
         table = value_or_throw(with_codecs(table, options.codecs), "codecs");
     }
@@ -146,10 +148,11 @@ std::unique_ptr<CodecRule> make_rule(
 ) {
     Measures measures{
         [&loop] { return steady_now_ns() - loop.stalled_ns(); }, [&loop] { return loop.report(); }};
-    if (options.policy != kQpo) {
+    Policy const& policy = policy_of(options);
+    if (policy.make_rule == nullptr) {
         return std::make_unique<CodecRule>(table, std::move(measures));
     }
-    return std::make_unique<QpoRule>(table, std::move(measures));
+    return std::make_unique<PolicyRule>(table, std::move(measures), policy.make_rule());
 }
 
 }  // namespace spillway

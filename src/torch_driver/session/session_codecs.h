@@ -6,6 +6,7 @@
 
 #include "executor/executor.h"
 #include "memory/host_memory.h"
+#include "policy/catalog.h"
 #include "session/codec_rule.h"
 #include "session/loop.h"
 #include "spillway/session.h"
@@ -29,6 +30,11 @@ void check_codecs(
 
 /// Throws  BadOption: what is encoded has no tier to go to
 void check_away_pool(SessionOptions const& options, bool has_one);
+
+/// The entry of `options.policy` in the catalogue.
+///
+/// Throws  BadOption
+[[nodiscard]] Policy const& policy_of(SessionOptions const& options);
 
 /// The chooser that carries `options.policy` out.
 ///

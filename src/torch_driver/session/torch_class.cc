@@ -9,6 +9,7 @@
 #include "memory/host_memory.h"
 #include "report/report_text.h"
 #include "spillway/limits.h"
+#include "spillway/policy.h"
 #include "spillway/session.h"
 #include "torch_driver/autograd/python_subclass.h"
 #include "torch_driver/session/forks.h"
@@ -62,6 +63,11 @@ std::int64_t size_of(std::string const& option, std::string const& text, std::in
         refuse("text", option, size.error().message());
     }
     return *size;
+}
+
+bool moves(std::string const& policy) {
+    Policy const* const known = find_policy(policy);
+    return known == nullptr || known->moves;  // what is unknown is refused later
 }
 
 /// The steps of optimizers that are under way, one inside another (SAM's, Lookahead's): from the
@@ -127,7 +133,7 @@ class SessionClass final : public torch::CustomClassHolder {
                     "' is no room for anything; write bytes, such as '16GiB' or '80%'"
             );
         }
-        bool const takes_half = host_budget.empty() && device != "cpu" && policy != "keep_all";
+        bool const takes_half = host_budget.empty() && device != "cpu" && moves(policy);
         options.host_budget_bytes = takes_half
                                         ? limits.left_bytes() / 2
                                         : size_of("host_budget", host_budget, limits.most_bytes());
@@ -298,6 +304,21 @@ class SessionClass final : public torch::CustomClassHolder {
     bool steps_are_told_ = false;
 };
 
+/// Of each policy: name, what it does, paper, whether it is lossy, whether it moves anything.
+std::vector<std::tuple<std::string, std::string, std::string, bool, bool>> list_policies() {
+    std::vector<std::tuple<std::string, std::string, std::string, bool, bool>> all;
+    for (Policy const& policy : policies()) {
+        all.emplace_back(
+            std::string(policy.name),
+            std::string(policy.what),
+            std::string(policy.paper),
+            policy.is_lossy,
+            policy.moves
+        );
+    }
+    return all;
+}
+
 }  // namespace
 
 TORCH_LIBRARY(spillway, library) {
@@ -305,6 +326,7 @@ TORCH_LIBRARY(spillway, library) {
     library.def("set_python_classes", &set_python_classes);
     library.def("subclass_to_copy", &subclass_to_copy);
     library.def("subclass_copied", [](at::Tensor const& copy) { subclass_copied(copy); });
+    library.def("policies", &list_policies);
     library.class_<SessionClass>("Session")
         .def(torch::init<
              std::string const&,

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The policies that there are, each listed once: the program's --help, Python and errors read their
+// names here. A new one is a file in this folder and an entry in catalog.cc.
+#pragma once
+
+#include "policy/online_rule.h"
+#include "trace/tensor_class.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace spillway {
+
+struct Policy {
+    std::string_view name;        ///< as options take it
+    std::string_view what;        ///< one clause, for people
+    std::string_view paper = {};  ///< "authors, place, DOI"; empty: none
+    bool moves = true;            ///< false: nothing leaves the device
+    bool is_lossy = false;        ///< it has to be allowed with `lossy`
+    /// How tensors of a class leave, as `parse_codec` reads it; null: all as they are.
+    std::string_view (*codec_of)(TensorClass) = nullptr;
+    /// What it says of each save; null: what is needed last leaves first, when the budget asks.
+    std::unique_ptr<OnlineRule> (*make_rule)() = nullptr;
+};
+
+/// In the order in which people read them; the first is the default.
+[[nodiscard]] std::span<Policy const> policies();
+/// Null: there is none of that name.
+[[nodiscard]] Policy const* find_policy(std::string_view name);
+/// "online, keep_all and qpo".
+[[nodiscard]] std::string policy_names();
+
+}  // namespace spillway
