@@ -317,8 +317,8 @@ void add_output(CLI::App& app, TrainOptions& options) {
         "none"
     );
     group.word(
-        "--trace",
-        options.trace_file,
+        "--timeline",
+        options.timeline_file,
         "file of stalls, copies, NVMe and bytes over time, for Perfetto or chrome://tracing",
         "FILE",
         "none"

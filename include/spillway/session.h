@@ -51,8 +51,8 @@ struct SessionOptions {
     std::string record_events = {};  ///< a file for the event and command log; empty: none
     std::string flight_record = {};  ///< a file for the last steps' log, written when one fails
     std::string device = "cpu";      ///< "cpu", "cuda", "cuda:1"
-    std::string trace_file = {};     ///< a file for trace viewers, filled when the session closes
-    bool keep_trace = false;         ///< keeps it for `write_trace`, and what `explain` tells
+    std::string timeline_file = {};  ///< a file for trace viewers, filled when the session closes
+    bool keep_timeline = false;      ///< keeps it for `write_timeline`, and what `explain` tells
     bool lossy = false;  ///< without it nothing ever loses a bit, and what would is refused
     /// In place of the policy's own, separated by commas: "affine4" for the classes that may lose
     /// something unnamed, "attention=affine8:group=64" for one (docs/lossy.md), "all=lossless".
@@ -134,14 +134,15 @@ class Session {
     [[nodiscard]] std::optional<Refusal> last_refusal() const;
 
     /// For people: every tensor that the last forward saved in `module` (empty: anywhere), its
-    /// bytes, and why it stayed or where it went; where `keep_trace` was asked. A module is known
-    /// by its parameters' names.
+    /// bytes, and why it stayed or where it went; where `keep_timeline` was asked. A module is
+    /// known by its parameters' names.
     [[nodiscard]] std::string explain(std::string const& module) const;
 
-    /// The last steps as a trace viewer opens them (Chrome's JSON), where `keep_trace` was asked.
+    /// The last steps as a trace viewer opens them (Chrome's JSON), where `keep_timeline` was
+    /// asked.
     ///
-    /// Errors  BadOption "trace_file": it cannot be written, or nothing is kept
-    void write_trace(std::string const& file) const;
+    /// Errors  BadOption "timeline_file": it cannot be written, or nothing is kept
+    void write_timeline(std::string const& file) const;
 
   private:
     friend class Recording;

@@ -69,7 +69,7 @@ struct TrainOptions {
     bool measure_gradient_error = false;
     std::string record_events;
     std::string flight_record;
-    std::string trace_file;
+    std::string timeline_file;
 };
 
 /// Runs the training and returns the exit code: 0 done, 2 a value that cannot be used (one to three

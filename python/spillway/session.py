@@ -327,7 +327,7 @@ class Session:
 
     def timeline(self, file: str | os.PathLike[str]) -> None:
         """Writes the last steps as JSON that Perfetto and chrome://tracing open: stalls, copies, NVMe, phases."""
-        _call(self._runtime.write_trace, os.fspath(file))
+        _call(self._runtime.write_timeline, os.fspath(file))
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "entered" if self._is_entered else "open"

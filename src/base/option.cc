@@ -34,7 +34,7 @@ constexpr auto kOptions = std::to_array<OptionNames>(
      {"record_events", "", "--record-events"},
      {"flight_record", "", "--flight-record"},
      {"device", "", "--device"},
-     {"trace_file", "timeline", "--trace"},
+     {"timeline_file", "timeline", "--timeline"},
      {"lossy", "lossy", "--lossy"},
      {"codecs", "codec", "--codec"},
      {"nonfinite", "nonfinite", "--nonfinite"},

@@ -16,8 +16,8 @@ namespace spillway {
 
 namespace {
 
-/// Of a trace that nobody may ever ask for: some megabytes.
-constexpr std::size_t kKeptTraceEntries = 20'000;
+/// Of a timeline that nobody may ever ask for: some megabytes.
+constexpr std::size_t kKeptTimelineEntries = 20'000;
 
 /// Waits of streams are copies' alone: what is between staging and a tier, the host waits for.
 void add_streams(Report& report, StreamCounters const& streams) {
@@ -85,62 +85,62 @@ Accounting::Accounting(
 )
     : options_(std::move(options)), device_(device), mover_(mover), encodings_(encodings) {
     report_.device_limit_bytes = options_.device_limit_bytes;
-    if (options_.keep_trace) {
-        trace_.emplace(kKeptTraceEntries);
+    if (options_.keep_timeline) {
+        timeline_.emplace(kKeptTimelineEntries);
     }
 }
 
-Result<void> Accounting::open_trace() {
-    if (options_.trace_file.empty()) {
+Result<void> Accounting::open_timeline() {
+    if (options_.timeline_file.empty()) {
         return {};
     }
     std::lock_guard const lock(mutex_);
-    Result<void> const opened = trace_.emplace().open(options_.trace_file);
+    Result<void> const opened = timeline_.emplace().open(options_.timeline_file);
     if (!opened.ok()) {
-        trace_.reset();
+        timeline_.reset();
     }
     return opened;
 }
 
 void Accounting::close() {
     std::lock_guard const lock(mutex_);
-    if (!trace_ || options_.trace_file.empty()) {
+    if (!timeline_ || options_.timeline_file.empty()) {
         return;
     }
-    trace_stream_stalls();
-    trace_->mark("closed");  // where the last phase ends
-    Result<void> const written = trace_->write();
+    take_stream_stalls();
+    timeline_->mark("closed");  // where the last phase ends
+    Result<void> const written = timeline_->write();
     if (!written.ok()) {
         say_once(written.error().message());
     }
 }
 
-Result<void> Accounting::write_trace_now(std::string const& path) {
+Result<void> Accounting::write_timeline_now(std::string const& path) {
     std::lock_guard const lock(mutex_);
-    if (!trace_) {
-        return Error{Errc::unsupported, "this session keeps no trace", ""};
+    if (!timeline_) {
+        return Error{Errc::unsupported, "this session keeps no timeline", ""};
     }
-    trace_stream_stalls();
-    return trace_->write_to(path);
+    take_stream_stalls();
+    return timeline_->write_to(path);
 }
 
-bool Accounting::keeps_trace() const {
+bool Accounting::keeps_timeline() const {
     std::lock_guard const lock(mutex_);
-    return trace_.has_value();
+    return timeline_.has_value();
 }
 
 void Accounting::begin_step() {
     std::lock_guard const lock(mutex_);
-    if (trace_) {
-        trace_->begin_step();
+    if (timeline_) {
+        timeline_->begin_step();
     }
 }
 
 void Accounting::begin_phase(std::int64_t step, Phase phase) {
     std::lock_guard const lock(mutex_);
     phase_ = phase;
-    if (trace_) {
-        trace_->mark("step " + std::to_string(step) + ", " + std::string(name_of(phase)));
+    if (timeline_) {
+        timeline_->mark("step " + std::to_string(step) + ", " + std::string(name_of(phase)));
     }
 }
 
@@ -160,8 +160,8 @@ std::int64_t Accounting::take_peak() {
 
 void Accounting::uses(std::int64_t allocated_bytes) {
     std::lock_guard const lock(mutex_);
-    if (trace_) {
-        trace_->used(Pool::device, allocated_bytes);
+    if (timeline_) {
+        timeline_->used(Pool::device, allocated_bytes);
     }
 }
 
@@ -178,21 +178,21 @@ void Accounting::goes_raw(bool was_lossy) {
 
 void Accounting::store_begins(ValueId value, Pool pool) {
     std::lock_guard const lock(mutex_);
-    if (options_.keep_trace) {
+    if (options_.keep_timeline) {
         histories_.of(value).pool = pool;
     }
 }
 
 void Accounting::encode_begins(ValueId value, Codec const& codec) {
     std::lock_guard const lock(mutex_);
-    if (options_.keep_trace) {
+    if (options_.keep_timeline) {
         histories_.of(value).codec = codec;
     }
 }
 
 void Accounting::encode_refused(ValueId value) {
     std::lock_guard const lock(mutex_);
-    if (options_.keep_trace) {
+    if (options_.keep_timeline) {
         History& history = histories_.of(value);
         history.codec.reset();
         history.was_refused = true;
@@ -202,7 +202,7 @@ void Accounting::encode_refused(ValueId value) {
 void Accounting::left(ValueId value, std::int64_t size_bytes, bool came_free) {
     std::lock_guard const lock(mutex_);
     (came_free ? report_.freed_bytes : report_.kept_by_others_bytes) += size_bytes;
-    if (options_.keep_trace) {
+    if (options_.keep_timeline) {
         History& history = histories_.of(value);
         history.left = true;
         history.came_free = history.came_free || came_free;
@@ -211,7 +211,7 @@ void Accounting::left(ValueId value, std::int64_t size_bytes, bool came_free) {
 
 void Accounting::returned(ValueId value) {
     std::lock_guard const lock(mutex_);
-    if (options_.keep_trace) {
+    if (options_.keep_timeline) {
         ++histories_.of(value).returned;
     }
 }
@@ -238,8 +238,8 @@ void Accounting::admitted_until(std::int64_t end_ns) {
         return;
     }
     stalled_by(StallCause::admission) += end_ns - *admitting_since_ns_;
-    if (trace_) {
-        trace_->stalled(StallCause::admission, {*admitting_since_ns_, end_ns});
+    if (timeline_) {
+        timeline_->stalled(StallCause::admission, {*admitting_since_ns_, end_ns});
     }
 }
 
@@ -258,10 +258,10 @@ void Accounting::stalled(Moving const& waited_for, std::int64_t waited_ns) {
     StallCause const cause = waited_for.pool == Pool::nvme ? StallCause::nvme : in_memory;
     (is_store ? report_.stall_store_ns : report_.stall_load_ns) += waited_ns;
     stalled_by(cause) += waited_ns;
-    if (trace_) {
-        trace_->stalled(cause, {now_ns - waited_ns, now_ns});
+    if (timeline_) {
+        timeline_->stalled(cause, {now_ns - waited_ns, now_ns});
     }
-    if (options_.keep_trace) {
+    if (options_.keep_timeline) {
         histories_.of(waited_for.value).waited_ns += waited_ns;
     }
 }
@@ -269,7 +269,7 @@ void Accounting::stalled(Moving const& waited_for, std::int64_t waited_ns) {
 /// Both parts of a move whose bytes went through staging.
 void Accounting::ended(Completion const& ended, Moving const& move) {
     std::lock_guard const lock(mutex_);
-    if (!trace_ || !ended.outcome.ok()) {
+    if (!timeline_ || !ended.outcome.ok()) {
         return;
     }
     bool const is_store = move.is_leaving();
@@ -280,7 +280,7 @@ void Accounting::ended(Completion const& ended, Moving const& move) {
     if (ended.on_codec.is_measured()) {
         span.lane = Lane::side;
         span.what = name_of(move.work);
-        trace_->moved(span, ended.on_codec);
+        timeline_->moved(span, ended.on_codec);
     }
     span.lane = is_store ? Lane::copy_out : Lane::copy_in;
     span.what = name_of(is_store ? CommandKind::store : CommandKind::load);
@@ -288,20 +288,22 @@ void Accounting::ended(Completion const& ended, Moving const& move) {
         std::int64_t const coded_bytes =
             move.kind == CommandKind::run ? encodings_.away_bytes_of(move.value) : 0;
         span.size_bytes = coded_bytes > 0 ? coded_bytes : move.size_bytes;
-        trace_->moved(span, ended.on_stream);
+        timeline_->moved(span, ended.on_stream);
     }
     bool const is_nvme = move.pool == Pool::nvme;
     if (ended.on_tier.is_measured() && (is_nvme || !ended.on_stream.is_measured())) {
         span.lane = is_nvme ? (is_store ? Lane::nvme_write : Lane::nvme_read) : span.lane;
-        trace_->moved(std::move(span), ended.on_tier);
+        timeline_->moved(std::move(span), ended.on_tier);
     }
-    trace_stream_stalls();
+    take_stream_stalls();
 }
 
 /// Called with the mutex held.
-void Accounting::trace_stream_stalls() {
+void Accounting::take_stream_stalls() {
     for (StreamStall const& stall : mover_.take_stream_stalls()) {
-        trace_->stalled(stall.for_store ? StallCause::copy_out : StallCause::copy_in, stall.time);
+        timeline_->stalled(
+            stall.for_store ? StallCause::copy_out : StallCause::copy_in, stall.time
+        );
     }
 }
 

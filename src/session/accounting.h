@@ -15,7 +15,7 @@
 #include "session/encodings.h"
 #include "session/history.h"
 #include "session/moving.h"
-#include "session/trace_recorder.h"
+#include "session/timeline_recorder.h"
 
 #include <cstdint>
 #include <map>
@@ -27,8 +27,8 @@ namespace spillway {
 
 struct AccountingOptions {
     std::int64_t device_limit_bytes = 0;
-    bool keep_trace = false;      ///< and histories
-    std::string trace_file = {};  ///< written by `close`; empty: none
+    bool keep_timeline = false;      ///< and histories
+    std::string timeline_file = {};  ///< written by `close`; empty: none
 };
 
 /// Thread  any; its mutex is held for no call of another part, but for the device's and the mover's
@@ -38,11 +38,11 @@ class Accounting {
     Accounting(AccountingOptions options, Device& device, Mover& mover, Encodings const& encodings);
 
     /// Fails   Errc::io naming the file
-    [[nodiscard]] Result<void> open_trace();
-    /// The trace's file, if there is one, is written.
+    [[nodiscard]] Result<void> open_timeline();
+    /// The timeline's file, if there is one, is written.
     void close();
-    /// As Loop::write_trace_now.
-    [[nodiscard]] Result<void> write_trace_now(std::string const& path);
+    /// As Loop::write_timeline_now.
+    [[nodiscard]] Result<void> write_timeline_now(std::string const& path);
 
     void begin_step();
     void begin_phase(std::int64_t step, Phase phase);
@@ -69,7 +69,7 @@ class Accounting {
     /// Compute has waited for this until now.
     void stalled(Moving const& waited_for, std::int64_t waited_ns);
 
-    [[nodiscard]] bool keeps_trace() const;
+    [[nodiscard]] bool keeps_timeline() const;
     [[nodiscard]] Report report();
     [[nodiscard]] std::optional<Refusal> last_refusal() const;
     [[nodiscard]] std::int64_t stalled_ns() const;
@@ -79,7 +79,7 @@ class Accounting {
   private:
     void see_peak();
     void admitted_until(std::int64_t end_ns);
-    void trace_stream_stalls();
+    void take_stream_stalls();
     [[nodiscard]] std::int64_t& stalled_by(StallCause cause) {
         return report_.stall_by_cause_ns[static_cast<std::size_t>(cause)];
     }
@@ -95,7 +95,7 @@ class Accounting {
     std::int64_t peak_bytes_ = 0;  ///< of the device, since `take_peak`
     std::optional<std::int64_t> admitting_since_ns_;
     std::optional<Refusal> refusal_;  ///< the last one
-    std::optional<TraceRecorder> trace_;
+    std::optional<TimelineRecorder> timeline_;
     Histories histories_;
 };
 

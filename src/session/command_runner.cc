@@ -167,7 +167,7 @@ void CommandRunner::release(Command const& command) {
 
 /// The mover is about to have it.
 void CommandRunner::begins(Command const& command, std::int64_t size_bytes) {
-    std::string text = accounting_.keeps_trace() ? driver_.describe(command.value) : "";
+    std::string text = accounting_.keeps_timeline() ? driver_.describe(command.value) : "";
     // A run names no pool: it is its block's.
     Pool const pool =
         command.kind == CommandKind::run ? mover_.pool_of(command.block) : command.pool;

@@ -41,7 +41,7 @@ Loop::Loop(
       driver_(driver),
       encodings_(*device_, *mover_, options_.non_finite, options_.seed),
       accounting_(
-          {options_.executor.device_bytes, options_.keep_trace, options_.trace_file},
+          {options_.executor.device_bytes, options_.keep_timeline, options_.timeline_file},
           *device_,
           *mover_,
           encodings_

@@ -39,10 +39,10 @@ struct LoopOptions {
     ExecutorOptions executor;
     std::string record_events;  ///< file for the event and command log; empty: none
     std::string flight_record;  ///< file for the last steps' log, written when one fails; or empty
-    /// File for the last steps' trace, written at the end, however that comes; or empty. The mover
-    /// measures then (MoverOptions).
-    std::string trace_file;
-    bool keep_trace = false;  ///< without a file, too: for `write_trace_now`; of fewer steps
+    /// File for the last steps' timeline, written at the end, however that comes; or empty. The
+    /// mover measures then (MoverOptions).
+    std::string timeline_file;
+    bool keep_timeline = false;  ///< without a file, too: for `write_timeline_now`; of fewer steps
     NonFinite non_finite = NonFinite::keep;
     std::uint64_t seed = 0;  ///< of stochastic codecs: equal steps of equal seeds give equal bits
 };
@@ -66,13 +66,13 @@ class Loop {
     ///
     /// Fails   Errc::io naming the file
     [[nodiscard]] Result<void> open_log();
-    /// The same for the trace.
-    [[nodiscard]] Result<void> open_trace() { return accounting_.open_trace(); }
-    /// What is kept of the trace, into another file.
+    /// The same for the timeline.
+    [[nodiscard]] Result<void> open_timeline() { return accounting_.open_timeline(); }
+    /// What is kept of the timeline, into another file.
     ///
     /// Fails   Errc::io naming the file; Errc::unsupported: nothing is kept
-    [[nodiscard]] Result<void> write_trace_now(std::string const& path) {
-        return accounting_.write_trace_now(path);
+    [[nodiscard]] Result<void> write_timeline_now(std::string const& path) {
+        return accounting_.write_timeline_now(path);
     }
 
     // Program events.
@@ -127,7 +127,7 @@ class Loop {
     [[nodiscard]] std::optional<Refusal> last_refusal() const { return accounting_.last_refusal(); }
     /// That compute has waited, for whatever cause.
     [[nodiscard]] std::int64_t stalled_ns() const { return accounting_.stalled_ns(); }
-    /// Where values have been since `begin_histories`, where the trace is kept.
+    /// Where values have been since `begin_histories`, where the timeline is kept.
     [[nodiscard]] std::map<ValueId, History> histories() const { return accounting_.histories(); }
     void begin_histories() { accounting_.begin_histories(); }
     [[nodiscard]] Phase current_phase() const { return phase_; }

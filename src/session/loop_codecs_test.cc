@@ -314,13 +314,14 @@ TEST(LoopCodecs, what_is_to_leave_at_once_leaves_under_a_roomy_cap) {
     }
 }
 
-nlohmann::json trace_in(std::string const& path) {
+nlohmann::json events_in(std::string const& path) {
     std::ifstream stream(path);
     return nlohmann::json::parse(stream, nullptr, false)["traceEvents"];
 }
 
-TEST(LoopCodecs, a_trace_has_encodes_and_decodes_on_the_side_lane) {
-    std::string const path = std::filesystem::path(SPILLWAY_BINARY_DIR) / "loop_codecs.trace.json";
+TEST(LoopCodecs, a_timeline_has_encodes_and_decodes_on_the_side_lane) {
+    std::string const path =
+        std::filesystem::path(SPILLWAY_BINARY_DIR) / "loop_codecs.timeline.json";
     Report report;
     {
         Rig rig(2_MiB, {}, {}, 64_MiB, ChooserKind::online, Pool::nvme, path);
@@ -333,7 +334,7 @@ TEST(LoopCodecs, a_trace_has_encodes_and_decodes_on_the_side_lane) {
         report = rig.loop->report();
     }
     std::map<std::string, std::int64_t> bytes;
-    for (nlohmann::json const& event : trace_in(path)) {
+    for (nlohmann::json const& event : events_in(path)) {
         if (event["ph"] == "X" && event["tid"] == static_cast<int>(Lane::side)) {
             bytes[event["cat"]] += event["args"].value("size_bytes", 0);
         }

@@ -48,7 +48,7 @@ struct Parts {
     EventQueue events;
     Encodings encodings;
     Accounting accounting{
-        {.device_limit_bytes = 16_MiB, .keep_trace = true}, *device, *mover, encodings};
+        {.device_limit_bytes = 16_MiB, .keep_timeline = true}, *device, *mover, encodings};
     CommandRunner runner{
         Face::cpp, {*device, *mover, driver, encodings, accounting, events}, [] {}};
 };

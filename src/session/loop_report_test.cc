@@ -27,7 +27,7 @@ std::int64_t stalled(Loop& loop, StallCause cause) {
     return stalled(loop.report(), cause);
 }
 
-nlohmann::json trace_in(std::string const& path) {
+nlohmann::json events_in(std::string const& path) {
     std::ifstream stream(path);
     return nlohmann::json::parse(stream, nullptr, false)["traceEvents"];
 }
@@ -116,8 +116,8 @@ TEST(LoopReport, host_memory_of_tiers_and_staging_is_in_the_report) {
     EXPECT_EQ(loop.report().staging_bytes, 64_KiB);
 }
 
-TEST(LoopReport, a_trace_has_every_move_once_and_the_stalls_of_the_report) {
-    std::string const path = std::filesystem::path(SPILLWAY_BINARY_DIR) / "loop_test.trace.json";
+TEST(LoopReport, a_timeline_has_every_move_once_and_the_stalls_of_the_report) {
+    std::string const path = std::filesystem::path(SPILLWAY_BINARY_DIR) / "loop_test.timeline.json";
     Report report;
     {
         Rig rig(2_MiB, {}, {}, 64_MiB, ChooserKind::online, Pool::nvme, path);
@@ -126,7 +126,7 @@ TEST(LoopReport, a_trace_has_every_move_once_and_the_stalls_of_the_report) {
         stall(rig);
         report = rig.loop->report();
     }
-    nlohmann::json const events = trace_in(path);
+    nlohmann::json const events = events_in(path);
     EXPECT_EQ(bytes_on(events, Lane::nvme_write), report.stored_bytes);
     EXPECT_EQ(bytes_on(events, Lane::nvme_read), report.loaded_bytes);
     EXPECT_EQ(bytes_on(events, Lane::copy_out), 0);
@@ -138,22 +138,22 @@ TEST(LoopReport, a_trace_has_every_move_once_and_the_stalls_of_the_report) {
     EXPECT_GT(microseconds_of(events, "step 3, forward"), 0);
 }
 
-TEST(LoopReport, a_step_that_fails_leaves_its_trace) {
+TEST(LoopReport, a_step_that_fails_leaves_its_timeline) {
     std::string const path = std::filesystem::path(SPILLWAY_BINARY_DIR) / "loop_test.failed.json";
     {
         Rig rig(1_MiB, {}, {}, 64_MiB, ChooserKind::keep_all, Pool::nvme, path);
         ASSERT_FALSE(rig.loop->make_room(2_MiB).ok());
     }
-    EXPECT_GT(microseconds_of(trace_in(path), "stall admission"), 0);
+    EXPECT_GT(microseconds_of(events_in(path), "stall admission"), 0);
 }
 
-TEST(LoopReport, a_trace_that_has_no_place_is_refused_by_name) {
+TEST(LoopReport, a_timeline_that_has_no_place_is_refused_by_name) {
     auto device = CpuDevice::open({.limit_bytes = 1_MiB}).value();
     Blocks driver(*device);
     LoopOptions options;
-    options.trace_file = "/no/such/folder/trace.json";
+    options.timeline_file = "/no/such/folder/trace.json";
     Loop loop(options, device, std::make_unique<Mover>(device, nullptr, nullptr), driver);
-    EXPECT_EQ(loop.open_trace().error().where, "/no/such/folder/trace.json");
+    EXPECT_EQ(loop.open_timeline().error().where, "/no/such/folder/trace.json");
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ struct Rig {
         std::int64_t away_bytes = 64_MiB,
         ChooserKind chooser = ChooserKind::online,
         Pool away = Pool::nvme,
-        std::string trace_file = {},
+        std::string timeline_file = {},
         NonFinite non_finite = NonFinite::keep,
         std::int64_t coded_bytes = kCodedBytes
     ) {
@@ -118,7 +118,7 @@ struct Rig {
             std::move(places[0]),
             std::move(places[1]),
             MoverOptions{
-                .coded = map_host_memory(coded_bytes).value(), .measure = !trace_file.empty()}
+                .coded = map_host_memory(coded_bytes).value(), .measure = !timeline_file.empty()}
         );
         driver = std::make_unique<Blocks>(*device);
         LoopOptions options;
@@ -126,12 +126,12 @@ struct Rig {
         (away == Pool::host ? options.executor.host_bytes : options.executor.nvme_bytes) =
             away_bytes;
         options.record_events = std::move(log);
-        options.trace_file = std::move(trace_file);
-        options.keep_trace = true;
+        options.timeline_file = std::move(timeline_file);
+        options.keep_timeline = true;
         options.non_finite = non_finite;
         loop = std::make_unique<Loop>(options, device, std::move(mover), *driver);
         EXPECT_TRUE(loop->open_log().ok());
-        EXPECT_TRUE(loop->open_trace().ok());
+        EXPECT_TRUE(loop->open_timeline().ok());
     }
 
     /// As a capped allocator does: makes room until it fits or nothing is left.

@@ -17,7 +17,7 @@ struct Moving {
     Pool pool = Pool::host;
     ValueId value{};
     std::int64_t size_bytes = 0;
-    std::string text{};  ///< of the value; empty where there is no trace
+    std::string text{};  ///< of the value; empty where there is no timeline
 
     [[nodiscard]] bool is_leaving() const {
         return kind == CommandKind::store || work == SideWork::encode;

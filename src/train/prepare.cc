@@ -68,8 +68,8 @@ void check_choices(TrainOptions const& options) {
     if (!options.flight_record.empty() && options.device_budget_bytes == 0) {
         refuse("--flight-record", options.flight_record, "needs --device-budget");
     }
-    if (!options.trace_file.empty() && options.device_budget_bytes == 0) {
-        refuse("--trace", options.trace_file, "needs --device-budget");
+    if (!options.timeline_file.empty() && options.device_budget_bytes == 0) {
+        refuse("--timeline", options.timeline_file, "needs --device-budget");
     }
     if (options.count_allocations && options.device_budget_bytes > 0) {
         refuse(
@@ -139,8 +139,8 @@ void check_paths(TrainOptions const& options) {
     if (!options.flight_record.empty()) {
         check_output("--flight-record", options.flight_record);
     }
-    if (!options.trace_file.empty()) {
-        check_output("--trace", options.trace_file);
+    if (!options.timeline_file.empty()) {
+        check_output("--timeline", options.timeline_file);
     }
     if (!options.checkpoint.empty()) {
         check_checkpoint_place(options.checkpoint);

@@ -56,7 +56,7 @@ class SessionBudget : public Budget {
                  .record_events = options_.record_events,
                  .flight_record = options_.flight_record,
                  .device = options_.device,
-                 .trace_file = options_.trace_file,
+                 .timeline_file = options_.timeline_file,
                  .lossy = options_.lossy,
                  .codecs = options_.codec,
                  .nonfinite = options_.nonfinite,
@@ -134,7 +134,7 @@ class SessionBudget : public Budget {
              {"policy", options_.policy},
              {"codecs", options_.codec},
              {"nonfinite", options_.nonfinite},
-             {"trace_file", options_.trace_file}}};
+             {"timeline_file", options_.timeline_file}}};
         auto const known = std::find_if(all.begin(), all.end(), [&](auto const& each) {
             return each.first == option;
         });

@@ -76,7 +76,7 @@ Json all_settings(TrainOptions const& options, ModelShape const& shape, Corpus c
         {"resume", options.resume},
         {"count-allocations", options.count_allocations},
         {"record-events", options.record_events},
-        {"trace", options.trace_file},
+        {"timeline", options.timeline_file},
     });
     return all;
 }

@@ -156,7 +156,7 @@ class Paths(InFolder):
         self.refused("--json", "no/out.json", "no folder 'no'")
         self.refused("--json", "home", "a folder")
         self.refused("--record-events", "no/events", "no folder 'no'", "--device-budget", "1GiB")
-        self.refused("--trace", "no/trace.json", "no folder 'no'", "--device-budget", "1GiB")
+        self.refused("--timeline", "no/timeline.json", "no folder 'no'", "--device-budget", "1GiB")
         self.refused("--checkpoint", "no/ckpt", "there is no folder")
         self.refused("--checkpoint", "home", "holds 'letter'")
         self.refused("--checkpoint", "home/letter", "not a folder")
@@ -173,7 +173,7 @@ class Paths(InFolder):
 
 class Budgets(InFolder):
     def test_a_flag_that_needs_a_budget_says_so(self):
-        for flag in ("--record-events", "--flight-record", "--trace"):
+        for flag in ("--record-events", "--flight-record", "--timeline"):
             self.assert_refused(["train", *TINY, flag, "file"], [f"{flag} file: needs --device-budget"])
 
     def test_advice_names_what_would_help_and_what_there_is(self):

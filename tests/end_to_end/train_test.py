@@ -140,9 +140,9 @@ class Budget(InFolder):
 
 @unittest.skipIf(SANITIZED, ELSEWHERE)
 class Told(InFolder):
-    """The table, and the trace for viewers."""
+    """The table, and the timeline for viewers."""
 
-    def traced(self, name: str) -> list[dict]:
+    def events_in(self, name: str) -> list[dict]:
         events = json.loads(pathlib.Path(self.path(name)).read_text())["traceEvents"]
         lasting = [event for event in events if event["ph"] == "X"]
         ends: dict[int, float] = {}
@@ -155,10 +155,10 @@ class Told(InFolder):
         rows = {e["args"]["name"]: e["tid"] for e in events if e["name"] == "thread_name"}
         return sum(e["args"].get(field, 0) for e in events if e["ph"] == "X" and e["tid"] == rows[row])
 
-    def test_the_trace_has_every_byte_of_the_report(self):
+    def test_the_timeline_has_every_byte_of_the_report(self):
         found = self.trained(*SMALL, "--steps", "3", "--device-budget", "40MiB", "--nvme", ".",
-                             "--host-budget", "8MiB", "--trace", "trace.json")
-        report, events = found["report"], self.traced("trace.json")
+                             "--host-budget", "8MiB", "--timeline", "timeline.json")
+        report, events = found["report"], self.events_in("timeline.json")
         loaded = report["nvme_moved_bytes"] - report["nvme_stored_bytes"]
         self.assertGreater(loaded, 0)
         self.assertEqual(self.sum_of(events, "nvme_write", "size_bytes"), report["nvme_stored_bytes"])
@@ -172,16 +172,16 @@ class Told(InFolder):
         self.assertLessEqual(most, report["device_peak_bytes"])
         self.assertTrue([e for e in events if "saved tensor" in e.get("args", {}).get("text", "")])
 
-    def test_a_run_that_fails_leaves_its_trace(self):
-        done = self.train(*SMALL, "--steps", "2", "--device-budget", "24MiB", "--trace", "trace.json")
+    def test_a_run_that_fails_leaves_its_timeline(self):
+        done = self.train(*SMALL, "--steps", "2", "--device-budget", "24MiB", "--timeline", "timeline.json")
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("step 1, forward", {event["name"] for event in self.traced("trace.json")})
+        self.assertIn("step 1, forward", {event["name"] for event in self.events_in("timeline.json")})
 
-    def test_a_trace_that_the_disk_has_no_room_for_is_told_and_the_run_goes_on(self):
+    def test_a_timeline_that_the_disk_has_no_room_for_is_told_and_the_run_goes_on(self):
         done = self.train(*SMALL, "--steps", "1", "--device-budget", "40MiB", "--nvme", ".",
-                          "--trace", "/dev/full")
+                          "--timeline", "/dev/full")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("/dev/full: cannot write the trace", done.stderr)
+        self.assertIn("/dev/full: cannot write the timeline", done.stderr)
 
     def test_the_table_follows_the_summary_where_there_is_a_budget(self):
         words = [*SMALL, "--steps", "1"]

@@ -36,9 +36,9 @@ void in_virtual_time(std::int64_t slower = 1) {
     );
 }
 
-SessionOptions options(std::string trace_file = {}) {
+SessionOptions options(std::string timeline_file = {}) {
     SessionOptions asked = small_options();
-    asked.trace_file = std::move(trace_file);
+    asked.timeline_file = std::move(timeline_file);
     return asked;
 }
 
@@ -59,7 +59,7 @@ std::int64_t stalled(Report const& report, StallCause cause) {
     return report.stall_by_cause_ns[static_cast<std::size_t>(cause)];
 }
 
-nlohmann::json trace_in(std::string const& path) {
+nlohmann::json events_in(std::string const& path) {
     std::ifstream stream(path);
     return nlohmann::json::parse(stream, nullptr, false)["traceEvents"];
 }
@@ -94,15 +94,15 @@ TEST(Report, host_memory_is_locked_to_the_byte) {
     EXPECT_EQ(staged.staging_bytes, staged.host_requested_bytes);
 }
 
-TEST(Report, a_trace_has_every_copy_at_its_rate) {
+TEST(Report, a_timeline_has_every_copy_at_its_rate) {
     in_virtual_time();
-    auto session = open_on_host(options(file("late_copies.trace.json")));
+    auto session = open_on_host(options(file("late_copies.timeline.json")));
     step(session);
     Report const report = session->report();
     session.reset();
     std::int64_t out_bytes = 0;
     double stalls_us = 0;
-    for (nlohmann::json const& event : trace_in(file("late_copies.trace.json"))) {
+    for (nlohmann::json const& event : events_in(file("late_copies.timeline.json"))) {
         if (event["name"].get<std::string>().starts_with("store ")) {
             EXPECT_EQ(event["tid"], static_cast<int>(Lane::copy_out));
             EXPECT_NEAR(event["args"]["gb_per_s"].get<double>(), kOutGbPerS, 0.001);
@@ -114,14 +114,14 @@ TEST(Report, a_trace_has_every_copy_at_its_rate) {
     EXPECT_GT(stalls_us, 0);
 }
 
-TEST(Report, a_trace_of_many_seconds_keeps_its_times) {
+TEST(Report, a_timeline_of_many_seconds_keeps_its_times) {
     constexpr std::int64_t kSlower = 1'000'000;  // a copy of 4 KiB takes two seconds
     in_virtual_time(kSlower);
-    auto session = open_on_host(options(file("late_slow.trace.json")));
+    auto session = open_on_host(options(file("late_slow.timeline.json")));
     step(session);
     session.reset();
     double last_end_us = 0;
-    for (nlohmann::json const& event : trace_in(file("late_slow.trace.json"))) {
+    for (nlohmann::json const& event : events_in(file("late_slow.timeline.json"))) {
         if (event["name"].get<std::string>().starts_with("store ")) {
             double const size_bytes = event["args"]["size_bytes"].get<double>();
             EXPECT_NEAR(event["dur"].get<double>(), size_bytes / kOutGbPerS * kSlower / 1000, 1);
@@ -134,13 +134,13 @@ TEST(Report, a_trace_of_many_seconds_keeps_its_times) {
 
 TEST(Report, bytes_that_go_through_staging_are_on_two_lanes) {
     auto session = open_staged(
-        options(file("late_staged.trace.json")), std::make_unique<MemoryTier>(values(1024))
+        options(file("late_staged.timeline.json")), std::make_unique<MemoryTier>(values(1024))
     );
     step(session);
     Report const report = session->report();
     session.reset();
     std::array<std::int64_t, kLanes + 1> bytes{};
-    for (nlohmann::json const& event : trace_in(file("late_staged.trace.json"))) {
+    for (nlohmann::json const& event : events_in(file("late_staged.timeline.json"))) {
         if (event["ph"] == "X" && event.contains("args")) {
             bytes.at(event["tid"].get<std::size_t>()) += event["args"].value("size_bytes", 0);
         }

@@ -161,7 +161,8 @@ TEST(FirstLight, options_that_cannot_be_are_named) {
         "record_events"
     );
     EXPECT_EQ(
-        refused({.device_budget_bytes = 1_MiB, .trace_file = "/no/such/folder/trace"}), "trace_file"
+        refused({.device_budget_bytes = 1_MiB, .timeline_file = "/no/such/folder/trace"}),
+        "timeline_file"
     );
 }
 

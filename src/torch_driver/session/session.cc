@@ -56,10 +56,10 @@ void Session::end_cap() {
     impl_->end_cap();
 }
 
-void Session::write_trace(std::string const& file) const {
-    Result<void> const written = impl_->loop().write_trace_now(file);
+void Session::write_timeline(std::string const& file) const {
+    Result<void> const written = impl_->loop().write_timeline_now(file);
     if (!written.ok()) {
-        throw BadOption("trace_file", written.error().message());
+        throw BadOption("timeline_file", written.error().message());
     }
 }
 

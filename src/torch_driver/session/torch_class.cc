@@ -165,7 +165,7 @@ class SessionClass final : public torch::CustomClassHolder {
             min_tensor_bytes.empty() ? -1 : size_of("min_tensor_bytes", min_tensor_bytes, 0);
         options.rank = rank;
         options.face = Face::python;
-        options.keep_trace = true;
+        options.keep_timeline = true;
         options.cap_from_open = false;
         watch_optimizer_steps();
         try {
@@ -244,9 +244,9 @@ class SessionClass final : public torch::CustomClassHolder {
     std::string json() { return to_json(opened()->report()); }
     std::string explain(std::string const& module) { return opened()->explain(module); }
 
-    void write_trace(std::string const& file) {
+    void write_timeline(std::string const& file) {
         try {
-            opened()->write_trace(file);
+            opened()->write_timeline(file);
         } catch (BadOption const& bad) {
             refuse(bad);
         }
@@ -350,7 +350,7 @@ TORCH_LIBRARY(spillway, library) {
         .def("table", &SessionClass::table)
         .def("json", &SessionClass::json)
         .def("explain", &SessionClass::explain)
-        .def("write_trace", &SessionClass::write_trace)
+        .def("write_timeline", &SessionClass::write_timeline)
         .def("close", &SessionClass::close);
 }
 

@@ -98,8 +98,8 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     loop.face = options.face;
     loop.record_events = options.record_events;
     loop.flight_record = options.flight_record;
-    loop.trace_file = options.trace_file;
-    loop.keep_trace = options.keep_trace;
+    loop.timeline_file = options.timeline_file;
+    loop.keep_timeline = options.keep_timeline;
     loop.non_finite = non_finite_of(options);
     loop.seed = rounding_seed_of(options);
     if (codecs) {
@@ -111,7 +111,7 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     }
     std::int64_t const coded_bytes = std::ssize(mover_options.coded.bytes());
     mover_options.coder = device.coder;
-    mover_options.measure = options.keep_trace || !options.trace_file.empty();
+    mover_options.measure = options.keep_timeline || !options.timeline_file.empty();
     if (nvme != nullptr && !device.device->is_host()) {
         loop.executor.nvme_value_bytes = std::ssize(mover_options.staging.bytes());
         if (host == nullptr) {
@@ -136,9 +136,9 @@ std::shared_ptr<TorchSession> TorchSession::open_on(
     if (!log.ok()) {
         throw BadOption("record_events", log.error().message());
     }
-    Result<void> const trace = session->loop_->open_trace();
-    if (!trace.ok()) {
-        throw BadOption("trace_file", trace.error().message());
+    Result<void> const timeline = session->loop_->open_timeline();
+    if (!timeline.ok()) {
+        throw BadOption("timeline_file", timeline.error().message());
     }
     install_engine();
     watch_replaced_data();
@@ -163,7 +163,7 @@ TorchSession::TorchSession(
       caps_from_open_(session.cap_from_open || !device_->is_host()),
       loan_(device_) {
     registry_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
-    if (session.keep_trace) {
+    if (session.keep_timeline) {
         registry_.keep_saves();
     }
     registry_.on_short = [this](std::int64_t size_bytes, bool last_resort) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "session/trace_recorder.h"
+#include "session/timeline_recorder.h"
 
 #include <gtest/gtest.h>
 
@@ -28,8 +28,8 @@ Interval in(std::int64_t start_ns, std::int64_t end_ns) {
     return {now_ns + start_ns, now_ns + end_ns};
 }
 
-TEST(TraceRecorder, times_count_from_its_opening) {
-    TraceRecorder recorder;
+TEST(TimelineRecorder, times_count_from_its_opening) {
+    TimelineRecorder recorder;
     recorder.stalled(StallCause::admission, in(1'000'000, 3'000'000));
     Timeline const timeline = recorder.timeline();
     ASSERT_EQ(timeline.spans.size(), 1U);
@@ -40,8 +40,8 @@ TEST(TraceRecorder, times_count_from_its_opening) {
     EXPECT_EQ(timeline.spans[0].end_ns - timeline.spans[0].start_ns, 2'000'000);
 }
 
-TEST(TraceRecorder, moves_under_way_at_once_make_a_valid_timeline) {
-    TraceRecorder recorder;
+TEST(TimelineRecorder, moves_under_way_at_once_make_a_valid_timeline) {
+    TimelineRecorder recorder;
     recorder.moved(store(1), in(10'000, 500'000));
     recorder.moved(store(2), in(20'000, 400'000));
     recorder.used(Pool::device, 8192);
@@ -55,8 +55,8 @@ TEST(TraceRecorder, moves_under_way_at_once_make_a_valid_timeline) {
     EXPECT_EQ(timeline.marks.size(), 1U);
 }
 
-TEST(TraceRecorder, the_oldest_steps_go_when_there_is_too_much) {
-    TraceRecorder recorder(4);
+TEST(TimelineRecorder, the_oldest_steps_go_when_there_is_too_much) {
+    TimelineRecorder recorder(4);
     for (std::int64_t step = 0; step < 5; ++step) {
         recorder.begin_step();
         recorder.moved(store(10 * step), in(0, 1000));
@@ -68,8 +68,8 @@ TEST(TraceRecorder, the_oldest_steps_go_when_there_is_too_much) {
     EXPECT_EQ(timeline.spans.back().value, ValueId{41});
 }
 
-TEST(TraceRecorder, one_step_that_is_too_long_ends) {
-    TraceRecorder recorder(3);
+TEST(TimelineRecorder, one_step_that_is_too_long_ends) {
+    TimelineRecorder recorder(3);
     for (std::int64_t i = 0; i < 5; ++i) {
         recorder.moved(store(i), in(0, 1000));
     }
@@ -77,10 +77,10 @@ TEST(TraceRecorder, one_step_that_is_too_long_ends) {
     EXPECT_EQ(recorder.timeline().spans.back().value, ValueId{2});
 }
 
-TEST(TraceRecorder, the_file_is_there_from_the_opening_and_filled_by_write) {
+TEST(TimelineRecorder, the_file_is_there_from_the_opening_and_filled_by_write) {
     std::filesystem::path const path =
-        std::filesystem::path(SPILLWAY_BINARY_DIR) / "trace_recorder_test.json";
-    TraceRecorder recorder;
+        std::filesystem::path(SPILLWAY_BINARY_DIR) / "timeline_recorder_test.json";
+    TimelineRecorder recorder;
     ASSERT_TRUE(recorder.open(path).ok());
     recorder.mark("step 1, forward");
     ASSERT_TRUE(recorder.write().ok());
@@ -89,11 +89,11 @@ TEST(TraceRecorder, the_file_is_there_from_the_opening_and_filled_by_write) {
     EXPECT_NE(text.find("step 1, forward"), std::string::npos) << text;
 }
 
-TEST(TraceRecorder, a_file_that_cannot_be_is_named) {
-    TraceRecorder recorder;
+TEST(TimelineRecorder, a_file_that_cannot_be_is_named) {
+    TimelineRecorder recorder;
     Result<void> const opened = recorder.open("/no/such/folder/trace.json");
     ASSERT_FALSE(opened.ok());
-    EXPECT_EQ(opened.error().message(), "/no/such/folder/trace.json: cannot write the trace");
+    EXPECT_EQ(opened.error().message(), "/no/such/folder/trace.json: cannot write the timeline");
 }
 
 }  // namespace

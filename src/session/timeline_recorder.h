@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What happened in the last steps, lane by lane, kept in memory for the file that a trace viewer
+// What happened in the last steps, lane by lane, kept in memory for the file that a timeline viewer
 // opens.
 #pragma once
 
@@ -20,13 +20,13 @@ namespace spillway {
 
 /// Thread  not thread-safe: the loop's mutex guards it
 /// Units   times are of the steady clock; the timeline counts from the opening
-class TraceRecorder {
+class TimelineRecorder {
   public:
     /// Spans, memory steps and marks. What would be more takes the oldest whole steps away, and is
     /// said once; a single step that is longer ends there.
     static constexpr std::size_t kMostEntries = 200'000;
 
-    explicit TraceRecorder(std::size_t most_entries = kMostEntries)
+    explicit TimelineRecorder(std::size_t most_entries = kMostEntries)
         : opened_ns_(steady_now_ns()), most_entries_(most_entries) {}
 
     /// Opens the file that `write` fills.

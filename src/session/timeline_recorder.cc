@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "session/trace_recorder.h"
+#include "session/timeline_recorder.h"
 
 #include "base/log.h"
 #include "report/chrome_trace.h"
@@ -24,23 +24,24 @@ void append(std::vector<Entry>& to, std::vector<Entry> const& from) {
 
 }  // namespace
 
-Result<void> TraceRecorder::open(std::string const& path) {
+Result<void> TimelineRecorder::open(std::string const& path) {
     path_ = path;
     file_.open(path, std::ios::trunc);
     if (!file_) {
-        return Error{Errc::io, "cannot write the trace", path};
+        return Error{Errc::io, "cannot write the timeline", path};
     }
     return {};
 }
 
-void TraceRecorder::begin_step() {
+void TimelineRecorder::begin_step() {
     steps_.emplace_back();
 }
 
-bool TraceRecorder::has_room() {
+bool TimelineRecorder::has_room() {
     if (entries_ >= most_entries_ && !path_.empty()) {
         say_once(
-            "the trace grows too long: it leaves out its oldest steps, or the end of a very long "
+            "the timeline grows too long: it leaves out its oldest steps, or the end of a very "
+            "long "
             "one"
         );
     }
@@ -53,13 +54,13 @@ bool TraceRecorder::has_room() {
     return has_room;
 }
 
-void TraceRecorder::mark(std::string what) {
+void TimelineRecorder::mark(std::string what) {
     if (has_room()) {
         now().marks.push_back({steady_now_ns() - opened_ns_, std::move(what)});
     }
 }
 
-void TraceRecorder::moved(Span span, Interval time) {
+void TimelineRecorder::moved(Span span, Interval time) {
     if (has_room()) {
         span.start_ns = time.start_ns - opened_ns_;
         span.end_ns = time.end_ns - opened_ns_;
@@ -67,14 +68,14 @@ void TraceRecorder::moved(Span span, Interval time) {
     }
 }
 
-void TraceRecorder::stalled(StallCause cause, Interval time) {
+void TimelineRecorder::stalled(StallCause cause, Interval time) {
     Span span;
     span.what = "stall";
     span.text = name_of(cause);
     moved(std::move(span), time);
 }
 
-void TraceRecorder::used(Pool pool, std::int64_t used_bytes) {
+void TimelineRecorder::used(Pool pool, std::int64_t used_bytes) {
     std::int64_t& last = last_used_bytes_[static_cast<std::size_t>(pool)];
     if (used_bytes != last && has_room()) {
         last = used_bytes;
@@ -82,7 +83,7 @@ void TraceRecorder::used(Pool pool, std::int64_t used_bytes) {
     }
 }
 
-Timeline TraceRecorder::timeline() const {
+Timeline TimelineRecorder::timeline() const {
     Timeline all;
     for (Timeline const& step : steps_) {
         append(all.spans, step.spans);
@@ -92,19 +93,19 @@ Timeline TraceRecorder::timeline() const {
     return lined_up(std::move(all));
 }
 
-Result<void> TraceRecorder::write() {
+Result<void> TimelineRecorder::write() {
     return write(file_, path_);
 }
 
-Result<void> TraceRecorder::write_to(std::string const& path) const {
+Result<void> TimelineRecorder::write_to(std::string const& path) const {
     std::ofstream file(path, std::ios::trunc);
     return write(file, path);
 }
 
-Result<void> TraceRecorder::write(std::ofstream& file, std::string const& path) const {
+Result<void> TimelineRecorder::write(std::ofstream& file, std::string const& path) const {
     file << to_chrome_trace(timeline()) << std::flush;
     if (!file) {
-        return Error{Errc::io, "cannot write the trace", path};
+        return Error{Errc::io, "cannot write the timeline", path};
     }
     return {};
 }
