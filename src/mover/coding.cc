@@ -142,9 +142,8 @@ CodingCounters& CodingTally::of(BlockCode const& code) {
     return rows_.emplace_back(CodingCounters{.label = code.label, .codec = code.encoding.codec});
 }
 
-CodedStaging::CodedStaging(HostMemory const& memory, void* on_device)
+CodedStaging::CodedStaging(HostMemory const& memory)
     : bytes_(memory.bytes()),
-      on_device_(static_cast<std::byte*>(on_device)),
       halves_{
           ExtentPool(std::ssize(bytes_) / 2 / kUnitBytes * kUnitBytes, kUnitBytes),
           ExtentPool(std::ssize(bytes_) / 2 / kUnitBytes * kUnitBytes, kUnitBytes)} {}
@@ -171,10 +170,6 @@ void CodedStaging::give_back(Direction way, std::span<std::byte> room) {
             room.data() - half(way).data(), std::ssize(room)
         );
     }
-}
-
-std::byte* CodedStaging::on_device(std::span<std::byte> room) const {
-    return on_device_ + (room.data() - bytes_.data());
 }
 
 std::int64_t CodedStaging::used_bytes() const {

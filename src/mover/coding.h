@@ -99,14 +99,12 @@ class CodingTally {
 };
 
 /// Memory for coded bytes, in halves: for blocks that leave and for those that return, so that
-/// neither way ever waits for the other. A device that codes itself has as much of its own, where
-/// each room has the same place.
+/// neither way ever waits for the other.
 ///
 /// Thread  not thread-safe: the mover's lock guards it
 class CodedStaging {
   public:
-    /// `on_device`: as many bytes there, or null.
-    CodedStaging(HostMemory const& memory, void* on_device);
+    explicit CodedStaging(HostMemory const& memory);
 
     /// Room for a block on its way; empty: there is none now.
     [[nodiscard]] std::span<std::byte> take(Direction way, std::int64_t size_bytes);
@@ -115,9 +113,6 @@ class CodedStaging {
 
     /// The longest block that ever fits.
     [[nodiscard]] std::int64_t most_bytes() const { return halves_[0].capacity_bytes(); }
-    /// The same room in the device's memory.
-    [[nodiscard]] std::byte* on_device(std::span<std::byte> room) const;
-    [[nodiscard]] std::byte* device_memory() const { return on_device_; }
     /// Taken now, both ways.
     [[nodiscard]] std::int64_t used_bytes() const;
 
@@ -125,7 +120,6 @@ class CodedStaging {
     [[nodiscard]] std::span<std::byte> half(Direction way) const;
 
     std::span<std::byte> const bytes_;
-    std::byte* const on_device_;
     std::array<ExtentPool, 2> halves_;  ///< by Direction
 };
 

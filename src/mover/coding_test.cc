@@ -110,7 +110,7 @@ TEST(CodingTest, every_label_and_codec_has_counters_of_its_own) {
 
 TEST(CodingTest, one_way_never_takes_the_room_of_the_other) {
     HostMemory const memory = map_host_memory(64_KiB).value();
-    CodedStaging staging(memory, nullptr);
+    CodedStaging staging(memory);
     EXPECT_EQ(staging.most_bytes(), 32_KiB);
     std::span<std::byte> const out = staging.take(Direction::store, 32_KiB);
     ASSERT_EQ(std::ssize(out), 32_KiB);
@@ -126,7 +126,7 @@ TEST(CodingTest, one_way_never_takes_the_room_of_the_other) {
 
 TEST(CodingTest, no_memory_is_room_for_nothing) {
     HostMemory const none;
-    CodedStaging staging(none, nullptr);
+    CodedStaging staging(none);
     EXPECT_EQ(staging.most_bytes(), 0);
     EXPECT_TRUE(staging.take(Direction::store, 1).empty());
 }

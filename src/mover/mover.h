@@ -5,73 +5,34 @@
 // wait for fences, and what became of them. It decides nothing.
 #pragma once
 
-#include "base/clock.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "base/place.h"
 #include "base/result.h"
 #include "memory/device.h"
 #include "memory/held_bytes.h"
 #include "memory/host_memory.h"
 #include "mover/coding.h"
-#include "mover/device_coder.h"
+#include "mover/completion.h"
+#include "mover/host_coding.h"
+#include "mover/mover_options.h"
+#include "mover/moves.h"
 #include "tier/tier.h"
 
-#include <chrono>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <new>
 #include <span>
+#include <thread>
 #include <vector>
 
 namespace spillway {
-
-/// A store, load, encode or decode that has ended, well or not.
-struct Completion {
-    CommandId command;
-    Result<void> outcome;
-    Interval on_codec = {};   ///< it was encoded or decoded; measured as `on_tier`
-    Interval on_tier = {};    ///< the tier had it; measured where MoverOptions::measure asks
-    Interval on_stream = {};  ///< its copy was on the device's stream, by the device's clock
-};
-
-/// Streams of compute stood still for a copy.
-struct StreamStall {
-    bool for_store = false;
-    Interval time = {};
-};
-
-/// What the copies did that have passed on the device's streams; zeros where there are no streams.
-struct StreamCounters {
-    std::int64_t out_bytes = 0;  ///< from the device
-    std::int64_t out_ns = 0;     ///< that the copies took
-    std::int64_t in_bytes = 0;
-    std::int64_t in_ns = 0;
-    std::int64_t stall_store_ns = 0;  ///< streams of compute stood still for copies out
-    std::int64_t stall_load_ns = 0;   ///< and for copies in
-};
-
-inline constexpr std::chrono::milliseconds kPatience{30'000};
-
-struct MoverOptions {
-    /// A wait that is longer goes on, and says who waits for what.
-    std::chrono::milliseconds patience = kPatience;
-    /// Memory that the device copies to and from, for tiers without memory of their own. What is
-    /// longer cannot go there.
-    HostMemory staging = {};
-    /// Memory for coded bytes between codec and tier: half for blocks that leave, half for those
-    /// that return. Empty: nothing can be encoded. Where the host does not reach the device the
-    /// mover takes as much of that.
-    HostMemory coded = {};
-    /// Encodes and decodes where the host does not reach the device; null: nothing does there.
-    std::shared_ptr<DeviceCoder> coder = nullptr;
-    /// The share of the cores that encode and decode; 0: whoever starts a command does.
-    int codec_threads = 1;
-    /// Completions tell from when to when, and stalls of streams are kept. Costs two looks at a
-    /// clock for each move.
-    bool measure = false;
-    /// False: what waits is started by whoever calls. For tests that must be repeatable.
-    bool own_thread = true;
-};
 
 /// Note [How commands wait]
 /// There is a lane for each away pool and direction. On a lane commands start in the order in which
@@ -116,9 +77,10 @@ class Mover {
     );
     Mover(Mover const&) = delete;
     Mover& operator=(Mover const&) = delete;
-    /// Waits for what has started; what has not never starts. Hands all rooms back. In
-    /// a forked child it does nothing: all of it is the parent's, and no function may be called.
+    /// Waits for what has started; what has not never starts. Hands all rooms back.
     ~Mover();
+    /// In a forked child it does nothing: all of it is the parent's, and no function may be called.
+    static void operator delete(Mover* mover, std::destroying_delete_t);
 
     /// Sets `size_bytes` (> 0) on an away pool aside for `block`.
     ///
@@ -174,7 +136,7 @@ class Mover {
     /// Whether blocks can be encoded by this codec.
     [[nodiscard]] bool codes(Codec const& codec) const;
     /// The longest coded block; 0: nothing can be encoded.
-    [[nodiscard]] std::int64_t most_coded_bytes() const;
+    [[nodiscard]] std::int64_t most_coded_bytes() const { return most_coded_bytes_; }
     /// By label and codec, in order of first use.
     [[nodiscard]] std::vector<CodingCounters> coding_counters() const;
     /// Of a block that has room.
@@ -210,19 +172,50 @@ class Mover {
     /// Commands given that have not ended.
     [[nodiscard]] std::int64_t under_way() const;
 
-    [[nodiscard]] Device& device();
+    [[nodiscard]] Device& device() { return *device_; }
     /// nullptr where the pool does not exist (the device pool never is a tier).
-    [[nodiscard]] Tier* tier(Pool pool);
+    [[nodiscard]] Tier* tier(Pool pool) const;
     /// Zeros where the pool does not exist.
     [[nodiscard]] TierCounters counters(Pool pool) const;
     [[nodiscard]] StreamCounters stream_counters() const;
     /// As it was given.
-    [[nodiscard]] HostMemory const& staging() const;
-    [[nodiscard]] HostMemory const& coded_staging() const;
+    [[nodiscard]] HostMemory const& staging() const { return options_.staging; }
+    [[nodiscard]] HostMemory const& coded_staging() const { return options_.coded; }
 
   private:
-    class Impl;
-    std::unique_ptr<Impl> impl_;
+    void start_threads();
+    void run_starter() SPILLWAY_EXCLUDES(mutex_);
+    void give(Move move) SPILLWAY_EXCLUDES(mutex_);
+    void start_all() SPILLWAY_REQUIRES(mutex_);
+    void start_ready(std::size_t lane) SPILLWAY_REQUIRES(mutex_);
+    void carry_out(Outside const& work) SPILLWAY_REQUIRES(mutex_);
+    void call_tier(TierCall const& call) SPILLWAY_EXCLUDES(mutex_);
+    void coded(CodingJob const& job, CodingResult const& result) SPILLWAY_EXCLUDES(mutex_);
+    void pass_news_on() SPILLWAY_REQUIRES(mutex_);
+    [[nodiscard]] bool any_ready() SPILLWAY_REQUIRES(mutex_);
+    std::int64_t wait_until(char const* who, std::function<bool()> const& condition)
+        SPILLWAY_REQUIRES(mutex_);
+
+    pid_t const owner_ = ::getpid();
+    MoverOptions const options_;
+    std::shared_ptr<Device> const device_;  ///< the second owner is the driver
+    std::unique_ptr<Tier> host_;
+    std::unique_ptr<Tier> nvme_;
+
+    mutable Mutex mutex_;      ///< never held across a call of a tier or codec
+    ConditionVariable ended_;  ///< a move ended
+    ConditionVariable starter_wakes_;
+    Moves moves_ SPILLWAY_GUARDED_BY(mutex_);
+    /// A thread is at work on that lane.
+    std::array<bool, Lanes::kCount> starting_ SPILLWAY_GUARDED_BY(mutex_){};
+    bool starter_needed_ SPILLWAY_GUARDED_BY(mutex_) = false;
+    bool stopping_ SPILLWAY_GUARDED_BY(mutex_) = false;
+
+    std::int64_t const most_coded_bytes_;
+    std::atomic<std::int64_t> ended_count_{0};        ///< to be taken
+    std::atomic<std::int64_t> copies_on_streams_{0};  ///< both written with `mutex_` held
+    HostCoding host_coding_;  ///< last, as the next: they use all of the above
+    std::thread starter_;
 };
 
 }  // namespace spillway
