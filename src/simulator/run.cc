@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The program's half of a simulated run: it makes events point by point, as a driver would.
-
 #include "simulator/run.h"
 
 #include <algorithm>
@@ -15,24 +13,25 @@ SimulatorRun::SimulatorRun(
     Trace const& trace,
     Machine const& machine,
     ExecutorOptions const& options,
+    Plan const* plan,
     SimulatorOptions const& how
 )
     : trace_(trace),
       how_(how),
       options_(options),
+      plan_(plan),
+      advice_(options_, how_, plan),
       executor_(options),
-      lanes_(machine, fences_, how.seed, how.jitter),
       memory_(options),
+      mover_(machine, how_, {trace, advice_, situation_, memory_, result_, [this] { deliver(); }}),
       random_(how.seed ^ 0x5deece66dU) {
-    lanes_.set_codec_rates(how.encode_rate_bytes_per_s, how.decode_rate_bytes_per_s);
     result_.log.options = options;
     result_.timeline.name = trace.name;
 }
 
-Result<SimulationResult> SimulatorRun::run(Plan const* plan) {
-    plan_ = plan;
-    if (plan != nullptr) {
-        ask(PlanGiven{*plan});
+Result<SimulationResult> SimulatorRun::run() {
+    if (plan_ != nullptr) {
+        ask(PlanGiven{*plan_});
     }
     for (std::int64_t step = 0; step < how_.steps && going(); ++step) {
         run_step(step);
@@ -44,7 +43,7 @@ Result<SimulationResult> SimulatorRun::run(Plan const* plan) {
         error.where = trace_.name + " point " + std::to_string(at_point_);
         return error;
     }
-    result_.total_ns = lanes_.now_ns();
+    result_.total_ns = mover_.now_ns();
     for (std::size_t pool = 0; pool < kPools; ++pool) {
         result_.peak_bytes[pool] = memory_.peak_bytes(static_cast<Pool>(pool));
     }
@@ -56,19 +55,19 @@ void SimulatorRun::run_step(std::int64_t step) {
     first_value_ = step * static_cast<std::int64_t>(trace_.values.size());
     live_.assign(trace_.values.size(), false);
     in_phase_ = false;
-    last_highest_floor_bytes_ = std::exchange(highest_floor_bytes_, 0);
+    situation_.floor.last_highest_bytes = std::exchange(situation_.floor.highest_bytes, 0);
     ask(Begin{step});
     for (at_point_ = 0; at_point_ < trace_.points.size() && going(); ++at_point_) {
         run_point(trace_.points[at_point_]);
     }
     drop_rest();
-    memory_.free(std::exchange(floor_bytes_, 0));
+    memory_.free(std::exchange(situation_.floor.now_bytes, 0));
     ask(End{step});
 }
 
 void SimulatorRun::run_point(TracePoint const& point) {
     enter_phase(point.phase);
-    if (point.floor_bytes < floor_bytes_ && !set_floor(point.floor_bytes)) {
+    if (point.floor_bytes < situation_.floor.now_bytes && !set_floor(point.floor_bytes)) {
         return;
     }
     for (ValueId const value : point.needed) {
@@ -129,12 +128,12 @@ void SimulatorRun::tell_order() {
 bool SimulatorRun::need(ValueId value) {
     deliver();
     memory_.use_begins(value);
-    needed_ = value;
-    answering_need_ = true;
+    situation_.needed = value;
+    situation_.answering_need = true;
     do {
         ask_need(value);
     } while (going() && !memory_.is_held(value));
-    answering_need_ = false;
+    situation_.answering_need = false;
     if (going() && ++needs_ == how_.write_every) {
         needs_ = 0;
         memory_.written(value);
@@ -144,31 +143,30 @@ bool SimulatorRun::need(ValueId value) {
 }
 
 void SimulatorRun::ask_need(ValueId value) {
-    missing_bytes_ = 0;
-    faults_before_need_ = faults_;
+    mover_.begin_need();
     ask(Need{value, usage()});
     deliver();
     if (memory_.is_held(value) || !going()) {
         return;
     }
     std::string const who = "need of value " + std::to_string(value.number);
-    if (missing_bytes_ == 0) {
+    if (mover_.missing_bytes() == 0) {
         memory_.broken(who + " did not bring it back");
         return;
     }
-    bool const had_room = make_room(missing_bytes_);
-    if (had_room && missed_without_fault_) {
+    bool const had_room = make_room(mover_.missing_bytes());
+    if (had_room && mover_.missed_without_fault()) {
         memory_.broken(who + " was answered without room, though there could be some");
     }
 }
 
 bool SimulatorRun::set_floor(std::int64_t floor_bytes) {
-    if (floor_bytes <= floor_bytes_) {
-        memory_.free(floor_bytes_ - floor_bytes);
-    } else if (!request(floor_bytes - floor_bytes_)) {
+    if (floor_bytes <= situation_.floor.now_bytes) {
+        memory_.free(situation_.floor.now_bytes - floor_bytes);
+    } else if (!request(floor_bytes - situation_.floor.now_bytes)) {
         return false;
     }
-    floor_bytes_ = floor_bytes;
+    situation_.floor.now_bytes = floor_bytes;
     return going();
 }
 
@@ -176,41 +174,22 @@ bool SimulatorRun::save(ValueId value, TraceValue const& what) {
     if (!request(what.size_bytes)) {
         return false;
     }
-    RuleAnswer const answer = rule_of(what.slot);
-    bool const may_leave = advice_of(what.slot) != Advice::never;
+    RuleAnswer const answer = advice_.rule_of(what.slot);
+    bool const may_leave = advice_.advice_of(what.slot) != Advice::never;
     memory_.saved(value, what.size_bytes, answer.encoded_bytes, may_leave);
     ask(Saved{value, what.size_bytes, what.slot, usage(), answer.encoded_bytes, answer.advice});
     return going();
 }
 
-RuleAnswer SimulatorRun::rule_of(Slot const& slot) const {
-    auto const found = how_.rule.find(slot);
-    return found == how_.rule.end() ? RuleAnswer{} : found->second;
-}
-
-/// What a plan says goes before what the rule says.
-Advice SimulatorRun::advice_of(Slot const& slot) const {
-    if (options_.chooser == ChooserKind::keep_all) {
-        return Advice::never;
-    }
-    if (options_.chooser == ChooserKind::planned && plan_ != nullptr) {
-        auto const fate = plan_->fates.find(slot);
-        if (fate != plan_->fates.end()) {
-            return fate->second.kind == FateKind::keep ? Advice::last_resort : Advice::at_once;
-        }
-    }
-    return rule_of(slot).advice;
-}
-
 void SimulatorRun::compute(std::int64_t duration_ns) {
     deliver();
     check_ledger();
-    std::int64_t const start_ns = lanes_.now_ns();
-    pass_time(start_ns + duration_ns);
+    std::int64_t const start_ns = mover_.now_ns();
+    mover_.pass_time(start_ns + duration_ns);
     result_.compute_ns += duration_ns;
     if (duration_ns > 0) {
         result_.timeline.spans.push_back(
-            {Lane::compute, std::string(name_of(phase_)), ValueId{}, 0, start_ns, lanes_.now_ns()}
+            {Lane::compute, std::string(name_of(phase_)), ValueId{}, 0, start_ns, mover_.now_ns()}
         );
     }
 }
@@ -232,7 +211,7 @@ void SimulatorRun::end_point(TracePoint const& point) {
     for (ValueId const value : point.dropped) {
         live_[value.index()] = false;
         memory_.dropped(id_of(value));
-        queued_.push_back(Dropped{id_of(value)});
+        mover_.queue(Dropped{id_of(value)});
     }
 }
 
@@ -241,7 +220,7 @@ void SimulatorRun::drop_rest() {
         if (live_[i]) {
             ValueId const id = id_of(ValueId{static_cast<std::int64_t>(i)});
             memory_.dropped(id);
-            queued_.push_back(Dropped{id});
+            mover_.queue(Dropped{id});
         }
     }
     live_.assign(live_.size(), false);
@@ -251,11 +230,8 @@ void SimulatorRun::drop_rest() {
 void SimulatorRun::drain() {
     do {
         deliver();
-        while (std::optional<TransferEnd> const end = lanes_.advance(VirtualLanes::kForever)) {
-            memory_.set_now(lanes_.now_ns());
-            ended(*end);
-        }
-    } while (!queued_.empty() && memory_.verdict().ok());
+        mover_.finish_all();
+    } while (mover_.has_queued() && memory_.verdict().ok());
     LedgerView const ledger = executor_.ledger();
     if (ledger.live_values != 0 || ledger.held_bytes != 0 ||
         std::any_of(ledger.reserved_bytes.begin(), ledger.reserved_bytes.end(), [](auto bytes) {
@@ -285,7 +261,7 @@ bool SimulatorRun::make_room(std::int64_t size_bytes) {
             return false;
         }
         ++result_.shorts;
-        std::int64_t const faults_before = faults_;
+        std::int64_t const faults_before = mover_.faults();
         room_before_short_bytes_ = memory_.away_room_bytes();
         ask(Short{size_bytes, usage()});
         deliver();
@@ -304,7 +280,7 @@ bool SimulatorRun::request(std::int64_t size_bytes) {
 
 /// Promise 2, where no command failed; and a refusal has reasons.
 void SimulatorRun::check_short(std::int64_t size_bytes, std::int64_t faults_before) {
-    if (faults_ != faults_before || !memory_.verdict()) {
+    if (mover_.faults() != faults_before || !memory_.verdict()) {
         return;
     }
     if (!result_.ok) {
@@ -329,7 +305,7 @@ void SimulatorRun::check_refusal(std::int64_t size_bytes) {
     // What the reply itself stored has taken room; what it waited for has given some back since.
     std::int64_t const room = std::min(room_before_short_bytes_, memory_.away_room_bytes());
     std::int64_t const storable = memory_.storable_bytes(room);
-    if (tier_faults_ == 0 && storable > 0) {
+    if (mover_.tier_faults() == 0 && storable > 0) {
         memory_.broken(
             "refused while a value of " + std::to_string(storable) + " bytes could be stored"
         );
@@ -339,7 +315,7 @@ void SimulatorRun::check_refusal(std::int64_t size_bytes) {
 /// When nothing is under way to the executor, it counts what is.
 void SimulatorRun::check_ledger() {
     LedgerView const ledger = executor_.ledger();
-    if (queued_.empty() && pending_drops_.empty() && ledger.held_bytes != memory_.held_bytes()) {
+    if (mover_.is_quiet() && ledger.held_bytes != memory_.held_bytes()) {
         memory_.broken(
             "the executor counts " + std::to_string(ledger.held_bytes) + " held bytes, there are " +
             std::to_string(memory_.held_bytes())
@@ -355,10 +331,8 @@ void SimulatorRun::record(LogEntry entry) {
 }
 
 void SimulatorRun::deliver() {
-    while (!queued_.empty() && memory_.verdict().ok()) {
-        Event const event = std::move(queued_.front());
-        queued_.pop_front();
-        tell(event);
+    while (mover_.has_queued() && memory_.verdict().ok()) {
+        tell(*mover_.take_queued());
     }
 }
 
@@ -370,7 +344,8 @@ void SimulatorRun::ask(Event const& event) {
 void SimulatorRun::tell(Event const& event) {
     record(event);
     if (is_program_event(event)) {
-        highest_floor_bytes_ = std::max(highest_floor_bytes_, floor_bytes_);
+        situation_.floor.highest_bytes =
+            std::max(situation_.floor.highest_bytes, situation_.floor.now_bytes);
     }
     std::vector<Command> const reply = executor_.on(event);
     for (Command const& command : reply) {
@@ -378,14 +353,14 @@ void SimulatorRun::tell(Event const& event) {
     }
     bool const makes_room =
         std::holds_alternative<Short>(event) || std::holds_alternative<Need>(event);
-    bool const made_room = std::exchange(making_room_, makes_room);
+    bool const made_room = std::exchange(situation_.making_room, makes_room);
     for (Command const& command : reply) {
         if (!memory_.verdict()) {
             break;
         }
-        execute(command);
+        mover_.execute(command);
     }
-    making_room_ = made_room;
+    situation_.making_room = made_room;
 }
 
 }  // namespace spillway

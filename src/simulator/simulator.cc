@@ -64,7 +64,7 @@ Result<SimulationResult> simulate(
     if (Result<void> const fine = check(trace, machine, options, how); !fine) {
         return fine.error();
     }
-    return SimulatorRun(trace, machine, options, how).run(plan);
+    return SimulatorRun(trace, machine, options, plan, how).run();
 }
 
 }  // namespace spillway

@@ -1,16 +1,39 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The other half of a simulated run: one method a command.
-
-#include "simulator/run.h"
+#include "simulator/virtual_mover.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace spillway {
 
-void SimulatorRun::execute(Command const& command) {
+VirtualMover::VirtualMover(
+    Machine const& machine, SimulatorOptions const& how, VirtualMoverSurroundings around
+)
+    : how_(how),
+      around_(std::move(around)),
+      memory_(around_.memory),
+      result_(around_.result),
+      lanes_(machine, fences_, how.seed, how.jitter) {
+    lanes_.set_codec_rates(how.encode_rate_bytes_per_s, how.decode_rate_bytes_per_s);
+}
+
+std::optional<Event> VirtualMover::take_queued() {
+    if (queued_.empty()) {
+        return std::nullopt;
+    }
+    Event event = std::move(queued_.front());
+    queued_.pop_front();
+    return event;
+}
+
+void VirtualMover::begin_need() {
+    missing_bytes_ = 0;
+    faults_before_need_ = faults_;
+}
+
+void VirtualMover::execute(Command const& command) {
     if (command.kind == CommandKind::wait) {
         wait(command);
         return;
@@ -41,7 +64,7 @@ void SimulatorRun::execute(Command const& command) {
     execute_now(command);
 }
 
-void SimulatorRun::execute_now(Command const& command) {
+void VirtualMover::execute_now(Command const& command) {
     switch (command.kind) {
         case CommandKind::reserve:
             reserve(command);
@@ -56,7 +79,9 @@ void SimulatorRun::execute_now(Command const& command) {
             load(command);
             return;
         case CommandKind::bind:
-            memory_.bind(command, answering_need_ ? needed_ : ValueId{});
+            memory_.bind(
+                command, around_.situation.answering_need ? around_.situation.needed : ValueId{}
+            );
             return;
         case CommandKind::drop:
             drop(command);
@@ -73,7 +98,7 @@ void SimulatorRun::execute_now(Command const& command) {
     }
 }
 
-void SimulatorRun::reserve(Command const& command) {
+void VirtualMover::reserve(Command const& command) {
     if (command.pool != Pool::device) {
         std::int64_t const full_at = how_.full_at_bytes[static_cast<std::size_t>(command.pool)];
         if (full_at >= 0 && memory_.used_bytes(command.pool) + command.size_bytes > full_at) {
@@ -100,15 +125,14 @@ void SimulatorRun::reserve(Command const& command) {
 }
 
 /// Promise 4: read-ahead leaves room for the floor to be as high again as it has been.
-void SimulatorRun::check_reserve(Command const& command) {
-    std::int64_t const highest = std::max(highest_floor_bytes_, last_highest_floor_bytes_);
-    std::int64_t const may_rise = std::max<std::int64_t>(0, highest - floor_bytes_);
+void VirtualMover::check_reserve(Command const& command) {
+    std::int64_t const may_rise = around_.situation.floor.may_rise_bytes();
     if (!memory_.fits(command.size_bytes + may_rise) && memory_.fits(command.size_bytes)) {
         memory_.broken("command " + to_text(command) + " eats the demand reserve");
     }
 }
 
-void SimulatorRun::store(Command const& command) {
+void VirtualMover::store(Command const& command) {
     memory_.store_given(command);
     check_advice(command);
     bool const fails = ++stores_ == how_.fail_store;
@@ -117,16 +141,17 @@ void SimulatorRun::store(Command const& command) {
 }
 
 /// What is for the last resort leaves only where room is asked for.
-void SimulatorRun::check_advice(Command const& command) {
-    std::int64_t const in_trace =
-        command.value.number % static_cast<std::int64_t>(trace_.values.size());
-    Advice const advice = advice_of(trace_.values[static_cast<std::size_t>(in_trace)].slot);
-    if (advice == Advice::never || (advice == Advice::last_resort && !making_room_)) {
+void VirtualMover::check_advice(Command const& command) {
+    std::vector<TraceValue> const& values = around_.trace.values;
+    std::int64_t const in_trace = command.value.number % std::ssize(values);
+    Advice const advice = around_.advice.advice_of(values[static_cast<std::size_t>(in_trace)].slot);
+    if (advice == Advice::never ||
+        (advice == Advice::last_resort && !around_.situation.making_room)) {
         memory_.broken("command " + to_text(command) + " stores what is to stay");
     }
 }
 
-void SimulatorRun::run_work(Command const& command) {
+void VirtualMover::run_work(Command const& command) {
     switch (command.work) {
         case SideWork::encode:
             memory_.encode_given(command);
@@ -144,19 +169,19 @@ void SimulatorRun::run_work(Command const& command) {
     }
 }
 
-void SimulatorRun::load(Command const& command) {
+void VirtualMover::load(Command const& command) {
     memory_.load_given(command, fences_);
     bool const fails = ++loads_ == how_.fail_load;
     lanes_.push({command, fails});
     result_.loaded_bytes += command.size_bytes;
 }
 
-void SimulatorRun::drop(Command const& command) {
+void VirtualMover::drop(Command const& command) {
     memory_.drop(command);
     queued_.push_back(Finished{command.id});
 }
 
-void SimulatorRun::wait(Command const& command) {
+void VirtualMover::wait(Command const& command) {
     std::int64_t const start_ns = lanes_.now_ns();
     for (CommandId const fence : command.after) {
         if (fences_.of(fence) == FenceState::unknown) {
@@ -175,25 +200,25 @@ void SimulatorRun::wait(Command const& command) {
     }
     fences_.set(command.id, FenceState::passed);
     std::int64_t const waited_ns = lanes_.now_ns() - start_ns;
-    (answering_need_ ? result_.stall_need_ns : result_.stall_room_ns) += waited_ns;
+    (around_.situation.answering_need ? result_.stall_need_ns : result_.stall_room_ns) += waited_ns;
     if (waited_ns > 0) {
         result_.timeline.spans.push_back(
             {Lane::compute, "stall", command.value, 0, start_ns, lanes_.now_ns()}
         );
     }
     if (how_.settle_at_waits) {
-        deliver();
+        around_.settle();
     }
 }
 
-void SimulatorRun::refuse(std::string const& why) {
+void VirtualMover::refuse(std::string const& why) {
     if (result_.ok) {
         result_.ok = false;
         result_.refusal = why;
     }
 }
 
-void SimulatorRun::fail(Command const& command, Reason const& reason) {
+void VirtualMover::fail(Command const& command, Reason const& reason) {
     ++faults_;
     tier_faults_ += reason.of_code ? 0 : 1;
     fences_.set(command.id, FenceState::failed);
@@ -207,7 +232,7 @@ void SimulatorRun::fail(Command const& command, Reason const& reason) {
 }
 
 /// It could not start: the first reason is told on.
-void SimulatorRun::fail_with_fence(Command const& command) {
+void VirtualMover::fail_with_fence(Command const& command) {
     for (CommandId const fence : command.after) {
         if (auto const found = reasons_.find(fence); found != reasons_.end()) {
             Reason const reason = found->second;
@@ -219,7 +244,7 @@ void SimulatorRun::fail_with_fence(Command const& command) {
 }
 
 /// Books what ended on a lane and queues the event that tells it.
-void SimulatorRun::ended(TransferEnd const& end) {
+void VirtualMover::ended(TransferEnd const& end) {
     memory_.transfer_ended(end);
     Command const& command = end.transfer.command;
     if (end.started && end.end_ns > end.start_ns) {
@@ -247,7 +272,7 @@ void SimulatorRun::ended(TransferEnd const& end) {
     try_pending_drops();
 }
 
-void SimulatorRun::try_pending_drops() {
+void VirtualMover::try_pending_drops() {
     for (Command const& command : std::exchange(pending_drops_, {})) {
         FenceState const state = fences_.of(command.after);
         if (state == FenceState::pending) {
@@ -261,8 +286,7 @@ void SimulatorRun::try_pending_drops() {
     }
 }
 
-/// The program computes; lanes go on beside it.
-void SimulatorRun::pass_time(std::int64_t until_ns) {
+void VirtualMover::pass_time(std::int64_t until_ns) {
     while (std::optional<TransferEnd> const end = lanes_.advance(until_ns)) {
         memory_.set_now(lanes_.now_ns());
         ended(*end);

@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What is said of a value when it is saved: by the driver's rule, and by the plan.
+#pragma once
+
+#include "executor/executor.h"
+#include "plan/plan.h"
+#include "simulator/simulator.h"
+
+namespace spillway {
+
+/// Thread  re-entrant
+class SaveAdvice {
+  public:
+    /// All outlive it.
+    SaveAdvice(ExecutorOptions const& options, SimulatorOptions const& how, Plan const* plan)
+        : options_(options), how_(how), plan_(plan) {}
+
+    [[nodiscard]] RuleAnswer rule_of(Slot const& slot) const {
+        auto const found = how_.rule.find(slot);
+        return found == how_.rule.end() ? RuleAnswer{} : found->second;
+    }
+    /// What a plan says goes before what the rule says.
+    [[nodiscard]] Advice advice_of(Slot const& slot) const {
+        if (options_.chooser == ChooserKind::keep_all) {
+            return Advice::never;
+        }
+        if (options_.chooser == ChooserKind::planned && plan_ != nullptr) {
+            auto const fate = plan_->fates.find(slot);
+            if (fate != plan_->fates.end()) {
+                return fate->second.kind == FateKind::keep ? Advice::last_resort : Advice::at_once;
+            }
+        }
+        return rule_of(slot).advice;
+    }
+
+  private:
+    ExecutorOptions const& options_;
+    SimulatorOptions const& how_;
+    Plan const* plan_;
+};
+
+}  // namespace spillway
