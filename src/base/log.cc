@@ -3,8 +3,9 @@
 
 #include "base/log.h"
 
+#include "base/mutex.h"
+
 #include <cstdio>
-#include <mutex>
 #include <set>
 #include <string>
 
@@ -16,10 +17,10 @@ void say(std::string_view line) {
 }
 
 void say_once(std::string_view line) {
-    static std::mutex guard;
-    static std::set<std::string, std::less<>> said;
+    static Mutex guard;
+    static std::set<std::string, std::less<>> said SPILLWAY_GUARDED_BY(guard);
     {
-        std::lock_guard const lock(guard);
+        MutexLock const lock(guard);
         if (!said.emplace(line).second) {
             return;
         }

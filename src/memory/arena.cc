@@ -194,8 +194,8 @@ void Arena::give_unused_addresses_back() {
 void Arena::release_handle(Arena* arena) noexcept {
     bool last = false;
     {
-        auto const registry = lock_arena_registry();
-        std::lock_guard const lock(arena->guard_);
+        MutexLock const registry(arena_registry_mutex);
+        MutexLock const lock(arena->guard_);
         arena->released_ = true;
         last = arena->allocations_ == 0;
         if (!last) {
@@ -234,7 +234,7 @@ std::int64_t Arena::rounded(std::int64_t size_bytes) const {
 void* Arena::try_allocate(std::int64_t size_bytes) noexcept {
     SPILLWAY_ASSERT(size_bytes > 0, "a block has at least one byte");
     std::int64_t const rounded_bytes = rounded(size_bytes);
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     std::byte* block = nullptr;
     if (is_small(size_bytes)) {
         block = small_block(rounded_bytes);
@@ -299,7 +299,7 @@ std::int64_t Arena::bound_pages() const {
     return limit_pages_ > 0 ? limit_pages_ : most_used_pages_;
 }
 
-// Under the lock: a page that is cold in the books must not be taken before it really is.
+// A page that is cold in the books must not be taken before it really is.
 void Arena::cool_down_to(std::int64_t resident_pages) {
     for (ExtentMap* const zone : {&block_zone_, &long_zone_, &slab_zone_}) {
         std::int64_t const excess = used_pages_ + warm_pages_ - resident_pages;
@@ -334,7 +334,7 @@ void Arena::free(void* block) noexcept {
     SPILLWAY_ASSERT(owns(block), "the block is of this arena");
     bool last = false;
     {
-        std::lock_guard const lock(guard_);
+        MutexLock const lock(guard_);
         std::int64_t const page = page_of(block);
         std::int64_t const offset = static_cast<std::byte*>(block) - address(page);
         if (page < range_.slab_pages) {
@@ -361,7 +361,7 @@ void Arena::free_small(SlabTable::Place place) {
 
 std::int64_t Arena::size_of(void const* block) const {
     SPILLWAY_ASSERT(owns(block), "the block is of this arena");
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     std::int64_t const page = page_of(block);
     std::int64_t const offset = static_cast<std::byte const*>(block) - address(page);
     if (page < range_.slab_pages) {
@@ -373,7 +373,7 @@ std::int64_t Arena::size_of(void const* block) const {
 }
 
 ArenaUsage Arena::usage() const {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     ArenaUsage usage;
     usage.used_bytes = used_pages_ * kArenaPageBytes;
     usage.peak_bytes = peak_pages_ * kArenaPageBytes;
@@ -390,17 +390,17 @@ std::int64_t Arena::used_bytes() const noexcept {
 }
 
 std::int64_t Arena::limit_bytes() const {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     return limit_pages_ * kArenaPageBytes;
 }
 
 std::int64_t Arena::take_peak() {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     return std::exchange(taken_peak_pages_, used_pages_.load()) * kArenaPageBytes;
 }
 
 void Arena::reset_peak() {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     peak_pages_ = used_pages_;
 }
 
@@ -408,14 +408,14 @@ void Arena::set_limit(std::int64_t limit_bytes) {
     SPILLWAY_ASSERT(
         limit_bytes == 0 || limit_bytes >= kArenaPageBytes, "a limit is a page or more"
     );
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     limit_pages_ = limit_bytes / kArenaPageBytes;
     cool_down_to(bound_pages());
 }
 
 bool Arena::try_set_limit(std::int64_t limit_bytes) {
     SPILLWAY_ASSERT(limit_bytes >= kArenaPageBytes, "a limit is a page or more");
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     std::int64_t const pages = limit_bytes / kArenaPageBytes;
     if (used_pages_ > pages) {
         return false;
@@ -426,7 +426,7 @@ bool Arena::try_set_limit(std::int64_t limit_bytes) {
 }
 
 void Arena::trim() {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     cool_down_to(0);
 }
 

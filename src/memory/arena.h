@@ -8,7 +8,9 @@
 // Long blocks (2 MiB and more) lie apart, on huge pages as far as they fill them.
 #pragma once
 
+#include "base/mutex.h"
 #include "base/result.h"
+#include "memory/arena_registry.h"
 #include "memory/extent_map.h"
 #include "memory/huge_pages.h"
 #include "memory/slab_table.h"
@@ -17,7 +19,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 namespace spillway {
 
@@ -112,40 +113,43 @@ class Arena {
     Arena(Range const& range, std::int64_t limit_bytes);
     ~Arena();
     static void release_handle(Arena* arena) noexcept;
-    void give_unused_addresses_back();
+    void give_unused_addresses_back() SPILLWAY_REQUIRES(guard_, arena_registry_mutex);
     void unpoison(std::int64_t first, std::int64_t end) const;
 
-    [[nodiscard]] std::int64_t bound_pages() const;
-    [[nodiscard]] std::int64_t paged_block(std::int64_t pages);
-    [[nodiscard]] std::int64_t take_pages(ExtentMap& zone, std::int64_t pages);
-    [[nodiscard]] ExtentMap& zone_of(std::int64_t page);
-    void give_pages(ExtentMap& zone, std::int64_t first);
-    void cool_down_to(std::int64_t resident_pages);
-    [[nodiscard]] std::byte* small_block(std::int64_t size_bytes);
-    void free_small(SlabTable::Place place);
+    [[nodiscard]] std::int64_t bound_pages() const SPILLWAY_REQUIRES(guard_);
+    [[nodiscard]] std::int64_t paged_block(std::int64_t pages) SPILLWAY_REQUIRES(guard_);
+    [[nodiscard]] std::int64_t take_pages(ExtentMap& zone, std::int64_t pages)
+        SPILLWAY_REQUIRES(guard_);
+    [[nodiscard]] ExtentMap& zone_of(std::int64_t page) SPILLWAY_REQUIRES(guard_);
+    void give_pages(ExtentMap& zone, std::int64_t first) SPILLWAY_REQUIRES(guard_);
+    void cool_down_to(std::int64_t resident_pages) SPILLWAY_REQUIRES(guard_);
+    [[nodiscard]] std::byte* small_block(std::int64_t size_bytes) SPILLWAY_REQUIRES(guard_);
+    void free_small(SlabTable::Place place) SPILLWAY_REQUIRES(guard_);
     [[nodiscard]] std::byte* address(std::int64_t page) const;
     [[nodiscard]] std::int64_t page_of(void const* address) const;
 
     Range const range_;
     std::int64_t slot_ = -1;  ///< in the process-wide registry
 
-    mutable std::mutex guard_;  ///< of what follows
-    std::int64_t limit_pages_;
-    ExtentMap slab_zone_;   ///< addresses of the pages of small blocks: they cut no large hole
-    ExtentMap block_zone_;  ///< addresses of blocks of whole pages
-    ExtentMap long_zone_;   ///< addresses of blocks of whole huge pages
-    SlabTable slabs_;
-    HugePages huge_pages_;                      ///< of the long zone
-    std::atomic<std::int64_t> used_pages_ = 0;  ///< changed under the lock
-    std::int64_t warm_pages_ = 0;               ///< free, resident
-    std::int64_t most_used_pages_ = 0;
-    std::int64_t peak_pages_ = 0;
-    std::int64_t taken_peak_pages_ = 0;
-    std::int64_t resident_peak_pages_ = 0;
-    std::int64_t allocations_ = 0;
-    std::int64_t discarded_pages_ = 0;
-    std::int64_t kept_pages_;  ///< that are still mapped, of `range_`
-    bool released_ = false;    ///< the last handle is gone: the last block takes the arena along
+    mutable Mutex guard_;
+    std::int64_t limit_pages_ SPILLWAY_GUARDED_BY(guard_);
+    /// Addresses of the pages of small blocks: they cut no large hole.
+    ExtentMap slab_zone_ SPILLWAY_GUARDED_BY(guard_);
+    ExtentMap block_zone_ SPILLWAY_GUARDED_BY(guard_);  ///< addresses of blocks of whole pages
+    ExtentMap long_zone_ SPILLWAY_GUARDED_BY(guard_);   ///< addresses of blocks of whole huge pages
+    SlabTable slabs_ SPILLWAY_GUARDED_BY(guard_);
+    HugePages huge_pages_ SPILLWAY_GUARDED_BY(guard_);         ///< of the long zone
+    std::atomic<std::int64_t> used_pages_ = 0;                 ///< changed with `guard_` held
+    std::int64_t warm_pages_ SPILLWAY_GUARDED_BY(guard_) = 0;  ///< free, resident
+    std::int64_t most_used_pages_ SPILLWAY_GUARDED_BY(guard_) = 0;
+    std::int64_t peak_pages_ SPILLWAY_GUARDED_BY(guard_) = 0;
+    std::int64_t taken_peak_pages_ SPILLWAY_GUARDED_BY(guard_) = 0;
+    std::int64_t resident_peak_pages_ SPILLWAY_GUARDED_BY(guard_) = 0;
+    std::int64_t allocations_ SPILLWAY_GUARDED_BY(guard_) = 0;
+    std::int64_t discarded_pages_ SPILLWAY_GUARDED_BY(guard_) = 0;
+    std::int64_t kept_pages_ SPILLWAY_GUARDED_BY(guard_);  ///< that are still mapped, of `range_`
+    /// The last handle is gone: the last block takes the arena along.
+    bool released_ SPILLWAY_GUARDED_BY(guard_) = false;
 };
 
 /// The arena whose range holds `address`, or nullptr. The answer is good for as long as the caller

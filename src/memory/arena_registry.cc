@@ -3,13 +3,13 @@
 
 #include "memory/arena_registry.h"
 
+#include "base/mutex.h"
 #include "memory/arena.h"
 
 #include <pthread.h>
 
 #include <array>
 #include <atomic>
-#include <mutex>
 
 namespace spillway {
 
@@ -34,7 +34,6 @@ using Chunk = std::array<ArenaSlot, kChunkSlots>;
 constinit Chunk first_chunk{};
 constinit std::array<std::atomic<Chunk*>, kChunks> chunks{&first_chunk};
 constinit std::atomic<std::size_t> slots_in_use{0};  ///< all at and above it are empty
-constinit std::mutex slots_guard;                    ///< of registering and forgetting
 
 /// Of a chunk that is there.
 ArenaSlot& slot_at(std::size_t i) {
@@ -47,16 +46,19 @@ std::uint64_t word_of(std::uint64_t first_unit, std::int64_t size_bytes) {
 
 }  // namespace
 
+constinit Mutex arena_registry_mutex;
+
 // A fork takes no snapshot of an arena in mid-change: it holds every lock meanwhile.
 class ArenasAtFork {
   public:
-    static void prepare() {
-        slots_guard.lock();
-        for_each_arena([](Arena& arena) { arena.guard_.lock(); });
+    // Unchecked: how many locks that are is not known before.
+    static void prepare() SPILLWAY_LOCKS_UNCHECKED {
+        arena_registry_mutex.lock();
+        for_each_arena([](Arena& arena) SPILLWAY_LOCKS_UNCHECKED { arena.guard_.lock(); });
     }
-    static void resume() {
-        for_each_arena([](Arena& arena) { arena.guard_.unlock(); });
-        slots_guard.unlock();
+    static void resume() SPILLWAY_LOCKS_UNCHECKED {
+        for_each_arena([](Arena& arena) SPILLWAY_LOCKS_UNCHECKED { arena.guard_.unlock(); });
+        arena_registry_mutex.unlock();
     }
 
   private:
@@ -78,7 +80,7 @@ Result<std::int64_t> register_arena(Arena* arena, std::byte const* first, std::i
     static int const at_fork =
         ::pthread_atfork(&ArenasAtFork::prepare, &ArenasAtFork::resume, &ArenasAtFork::resume);
     SPILLWAY_ASSERT(at_fork == 0, "the system takes a fork handler");
-    std::lock_guard const lock(slots_guard);
+    MutexLock const lock(arena_registry_mutex);
     for (std::size_t i = 0; i < kChunks * kChunkSlots; ++i) {
         std::atomic<Chunk*>& chunk = chunks[i / kChunkSlots];
         if (chunk.load(std::memory_order_relaxed) == nullptr) {
@@ -98,10 +100,6 @@ Result<std::int64_t> register_arena(Arena* arena, std::byte const* first, std::i
     return Error{Errc::unsupported, "too many arenas are open at once", "device"};
 }
 
-std::unique_lock<std::mutex> lock_arena_registry() {
-    return std::unique_lock(slots_guard);
-}
-
 void shorten_arena(std::int64_t slot, std::int64_t size_bytes) noexcept {
     std::atomic<std::uint64_t>& range = slot_at(static_cast<std::size_t>(slot)).range;
     std::uint64_t const first_unit = range.load(std::memory_order_relaxed) >> 32;
@@ -109,7 +107,7 @@ void shorten_arena(std::int64_t slot, std::int64_t size_bytes) noexcept {
 }
 
 void forget_arena(std::int64_t slot) noexcept {
-    std::lock_guard const lock(slots_guard);
+    MutexLock const lock(arena_registry_mutex);
     ArenaSlot& emptied = slot_at(static_cast<std::size_t>(slot));
     emptied.range.store(0, std::memory_order_release);
     emptied.arena.store(nullptr, std::memory_order_relaxed);

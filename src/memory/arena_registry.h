@@ -4,11 +4,11 @@
 // Which arena an address belongs to, for deleters that are given nothing but a pointer.
 #pragma once
 
+#include "base/mutex.h"
 #include "base/result.h"
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
 namespace spillway {
 
@@ -26,12 +26,13 @@ inline constexpr std::int64_t kArenaUnitBytes = std::int64_t{2} << 20;
 );
 
 /// Held while an arena's range changes; taken before the arena's own lock, as a fork takes both.
-[[nodiscard]] std::unique_lock<std::mutex> lock_arena_registry();
+extern Mutex arena_registry_mutex;
 
-/// The arena's range is shorter from now on; under `lock_arena_registry`.
+/// The arena's range is shorter from now on.
 ///
 /// Order   before the rest is unmapped
-void shorten_arena(std::int64_t slot, std::int64_t size_bytes) noexcept;
+void shorten_arena(std::int64_t slot, std::int64_t size_bytes) noexcept
+    SPILLWAY_REQUIRES(arena_registry_mutex);
 
 /// Order   before the range is unmapped
 void forget_arena(std::int64_t slot) noexcept;

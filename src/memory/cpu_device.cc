@@ -38,7 +38,7 @@ std::int64_t CpuDevice::size_of(void const* block) const {
 }
 
 DeviceUsage CpuDevice::usage() const {
-    std::lock_guard const lock(limits_);
+    MutexLock const lock(limits_);
     keep_peak();
     ArenaUsage const usage = arena_->usage();
     std::int64_t const others = charged_bytes_ + lent_bytes_;
@@ -53,21 +53,19 @@ DeviceUsage CpuDevice::usage() const {
 }
 
 std::int64_t CpuDevice::take_peak() {
-    std::lock_guard const lock(limits_);
+    MutexLock const lock(limits_);
     keep_peak();
     return std::exchange(peak_bytes_, 0);
 }
 
-/// The arena's peak so far goes with what others had then. Called with the mutex held, before that
-/// changes.
+/// The arena's peak so far goes with what others had then; called before that changes.
 void CpuDevice::keep_peak() const {
     std::int64_t const peak = arena_->take_peak() + charged_bytes_ + lent_bytes_;
     peak_bytes_ = std::max(peak_bytes_, peak);
     all_peak_bytes_ = std::max(all_peak_bytes_, peak);
 }
 
-/// What is left to the arena: 0 is no limit. Where nothing is left, a page stays. Called with the
-/// mutex held.
+/// What is left to the arena: 0 is no limit. Where nothing is left, a page stays.
 std::int64_t CpuDevice::arena_limit_bytes() const {
     constexpr auto kNone = std::numeric_limits<std::int64_t>::max();
     std::int64_t const own = limit_bytes_ > 0 ? limit_bytes_ - charged_bytes_ : kNone;
@@ -76,14 +74,14 @@ std::int64_t CpuDevice::arena_limit_bytes() const {
 }
 
 void CpuDevice::charge(std::int64_t outside_bytes) {
-    std::lock_guard const lock(limits_);
+    MutexLock const lock(limits_);
     keep_peak();
     charged_bytes_ = outside_bytes;
     arena_->set_limit(arena_limit_bytes());
 }
 
 bool CpuDevice::lend(std::int64_t bytes) {
-    std::lock_guard const lock(limits_);
+    MutexLock const lock(limits_);
     std::int64_t const limit = arena_limit_bytes();
     if (limit > 0) {
         std::int64_t const left = limit - bytes;
@@ -97,20 +95,20 @@ bool CpuDevice::lend(std::int64_t bytes) {
 }
 
 void CpuDevice::take_back(std::int64_t bytes) {
-    std::lock_guard const lock(limits_);
+    MutexLock const lock(limits_);
     keep_peak();
     lent_bytes_ -= bytes;
     arena_->set_limit(arena_limit_bytes());
 }
 
 void CpuDevice::bound(std::int64_t bound_bytes) {
-    std::lock_guard const lock(limits_);
+    MutexLock const lock(limits_);
     bound_bytes_ = bound_bytes;
     arena_->set_limit(arena_limit_bytes());
 }
 
 bool CpuDevice::try_bound(std::int64_t bound_bytes) {
-    std::lock_guard const lock(limits_);
+    MutexLock const lock(limits_);
     std::int64_t const before = std::exchange(bound_bytes_, bound_bytes);
     if (!arena_->try_set_limit(arena_limit_bytes())) {
         bound_bytes_ = before;

@@ -5,12 +5,12 @@
 // event has passed as soon as it is recorded.
 #pragma once
 
+#include "base/mutex.h"
 #include "memory/arena.h"
 #include "memory/device.h"
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 namespace spillway {
@@ -73,15 +73,15 @@ class CpuDevice final : public Device {
     std::shared_ptr<Arena> arena_;  ///< the second owner is the allocator of the driver
     std::int64_t const limit_bytes_;
 
-    [[nodiscard]] std::int64_t arena_limit_bytes() const;
-    void keep_peak() const;
+    [[nodiscard]] std::int64_t arena_limit_bytes() const SPILLWAY_REQUIRES(limits_);
+    void keep_peak() const SPILLWAY_REQUIRES(limits_);
 
-    mutable std::mutex limits_;  ///< guards changes of what follows
-    std::atomic<std::int64_t> charged_bytes_ = 0;
-    std::atomic<std::int64_t> lent_bytes_ = 0;
-    std::int64_t bound_bytes_ = kUnbound;
-    mutable std::int64_t peak_bytes_ = 0;  ///< since `take_peak`
-    mutable std::int64_t all_peak_bytes_ = 0;
+    mutable Mutex limits_;
+    std::atomic<std::int64_t> charged_bytes_ = 0;  ///< changed with `limits_` held
+    std::atomic<std::int64_t> lent_bytes_ = 0;     ///< likewise
+    std::int64_t bound_bytes_ SPILLWAY_GUARDED_BY(limits_) = kUnbound;
+    mutable std::int64_t peak_bytes_ SPILLWAY_GUARDED_BY(limits_) = 0;  ///< since `take_peak`
+    mutable std::int64_t all_peak_bytes_ SPILLWAY_GUARDED_BY(limits_) = 0;
 };
 
 }  // namespace spillway

@@ -94,7 +94,7 @@ Result<void> Accounting::open_timeline() {
     if (options_.timeline_file.empty()) {
         return {};
     }
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     Result<void> const opened = timeline_.emplace().open(options_.timeline_file);
     if (!opened.ok()) {
         timeline_.reset();
@@ -103,7 +103,7 @@ Result<void> Accounting::open_timeline() {
 }
 
 void Accounting::close() {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (!timeline_ || options_.timeline_file.empty()) {
         return;
     }
@@ -116,7 +116,7 @@ void Accounting::close() {
 }
 
 Result<void> Accounting::write_timeline_now(std::string const& path) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (!timeline_) {
         return Error{Errc::unsupported, "this session keeps no timeline", ""};
     }
@@ -125,26 +125,26 @@ Result<void> Accounting::write_timeline_now(std::string const& path) {
 }
 
 bool Accounting::keeps_timeline() const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return timeline_.has_value();
 }
 
 void Accounting::begin_step() {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (timeline_) {
         timeline_->begin_step();
     }
 }
 
 void Accounting::begin_phase(std::int64_t step, Phase phase) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     phase_ = phase;
     if (timeline_) {
         timeline_->mark("step " + std::to_string(step) + ", " + std::string(name_of(phase)));
     }
 }
 
-/// Books the peak since the last event to the phase. Called with the mutex held.
+/// Books the peak since the last event to the phase.
 void Accounting::see_peak() {
     peak_bytes_ = std::max(peak_bytes_, device_.take_peak());
     std::int64_t& of_phase = report_.device_peak_by_phase[static_cast<std::size_t>(phase_)];
@@ -153,45 +153,45 @@ void Accounting::see_peak() {
 }
 
 std::int64_t Accounting::take_peak() {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     see_peak();
     return std::exchange(peak_bytes_, 0);
 }
 
 void Accounting::uses(std::int64_t allocated_bytes) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (timeline_) {
         timeline_->used(Pool::device, allocated_bytes);
     }
 }
 
 void Accounting::saved(std::int64_t size_bytes) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     ++report_.saved_values;
     report_.saved_bytes += size_bytes;
 }
 
 void Accounting::goes_raw(bool was_lossy) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     report_.raw_for_two_savers += was_lossy ? 1 : 0;
 }
 
 void Accounting::store_begins(ValueId value, Pool pool) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (options_.keep_timeline) {
         histories_.of(value).pool = pool;
     }
 }
 
 void Accounting::encode_begins(ValueId value, Codec const& codec) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (options_.keep_timeline) {
         histories_.of(value).codec = codec;
     }
 }
 
 void Accounting::encode_refused(ValueId value) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (options_.keep_timeline) {
         History& history = histories_.of(value);
         history.codec.reset();
@@ -200,7 +200,7 @@ void Accounting::encode_refused(ValueId value) {
 }
 
 void Accounting::left(ValueId value, std::int64_t size_bytes, bool came_free) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     (came_free ? report_.freed_bytes : report_.kept_by_others_bytes) += size_bytes;
     if (options_.keep_timeline) {
         History& history = histories_.of(value);
@@ -210,29 +210,29 @@ void Accounting::left(ValueId value, std::int64_t size_bytes, bool came_free) {
 }
 
 void Accounting::returned(ValueId value) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (options_.keep_timeline) {
         ++histories_.of(value).returned;
     }
 }
 
 void Accounting::refused(Refusal const& refusal) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     refusal_ = refusal;
 }
 
 void Accounting::begin_admission(std::int64_t now_ns) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     admitting_since_ns_ = now_ns;
 }
 
 void Accounting::end_admission(std::int64_t now_ns) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     admitted_until(now_ns);
     admitting_since_ns_.reset();
 }
 
-/// Room was being made until then, without a wait, if it is being made. Called with the mutex held.
+/// Room was being made until then, without a wait, if it is being made.
 void Accounting::admitted_until(std::int64_t end_ns) {
     if (!admitting_since_ns_) {
         return;
@@ -248,7 +248,7 @@ void Accounting::stalled(Moving const& waited_for, std::int64_t waited_ns) {
         return;
     }
     std::int64_t const now_ns = steady_now_ns();
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     admitted_until(now_ns - waited_ns);
     if (admitting_since_ns_) {
         admitting_since_ns_ = now_ns;
@@ -268,7 +268,7 @@ void Accounting::stalled(Moving const& waited_for, std::int64_t waited_ns) {
 
 /// Both parts of a move whose bytes went through staging.
 void Accounting::ended(Completion const& ended, Moving const& move) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (!timeline_ || !ended.outcome.ok()) {
         return;
     }
@@ -298,7 +298,6 @@ void Accounting::ended(Completion const& ended, Moving const& move) {
     take_stream_stalls();
 }
 
-/// Called with the mutex held.
 void Accounting::take_stream_stalls() {
     for (StreamStall const& stall : mover_.take_stream_stalls()) {
         timeline_->stalled(
@@ -308,28 +307,28 @@ void Accounting::take_stream_stalls() {
 }
 
 std::map<ValueId, History> Accounting::histories() const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return histories_.all();
 }
 
 void Accounting::begin_histories() {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     histories_.clear();
 }
 
 std::int64_t Accounting::stalled_ns() const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     auto const& causes = report_.stall_by_cause_ns;
     return std::accumulate(causes.begin(), causes.end(), std::int64_t{0});
 }
 
 std::optional<Refusal> Accounting::last_refusal() const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return refusal_;
 }
 
 Report Accounting::report() {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     see_peak();
     Report report = report_;
     DeviceUsage const now = device_.usage();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "base/phase.h"
 #include "base/refusal.h"
 #include "base/result.h"
@@ -19,7 +20,6 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -77,10 +77,10 @@ class Accounting {
     void begin_histories();
 
   private:
-    void see_peak();
-    void admitted_until(std::int64_t end_ns);
-    void take_stream_stalls();
-    [[nodiscard]] std::int64_t& stalled_by(StallCause cause) {
+    void see_peak() SPILLWAY_REQUIRES(mutex_);
+    void admitted_until(std::int64_t end_ns) SPILLWAY_REQUIRES(mutex_);
+    void take_stream_stalls() SPILLWAY_REQUIRES(mutex_);
+    [[nodiscard]] std::int64_t& stalled_by(StallCause cause) SPILLWAY_REQUIRES(mutex_) {
         return report_.stall_by_cause_ns[static_cast<std::size_t>(cause)];
     }
 
@@ -89,14 +89,14 @@ class Accounting {
     Mover& mover_;
     Encodings const& encodings_;
 
-    mutable std::mutex mutex_;  ///< guards what follows
-    Phase phase_ = Phase::setup;
-    Report report_;
-    std::int64_t peak_bytes_ = 0;  ///< of the device, since `take_peak`
-    std::optional<std::int64_t> admitting_since_ns_;
-    std::optional<Refusal> refusal_;  ///< the last one
-    std::optional<TimelineRecorder> timeline_;
-    Histories histories_;
+    mutable Mutex mutex_;
+    Phase phase_ SPILLWAY_GUARDED_BY(mutex_) = Phase::setup;
+    Report report_ SPILLWAY_GUARDED_BY(mutex_);
+    std::int64_t peak_bytes_ SPILLWAY_GUARDED_BY(mutex_) = 0;  ///< of the device, since `take_peak`
+    std::optional<std::int64_t> admitting_since_ns_ SPILLWAY_GUARDED_BY(mutex_);
+    std::optional<Refusal> refusal_ SPILLWAY_GUARDED_BY(mutex_);  ///< the last one
+    std::optional<TimelineRecorder> timeline_ SPILLWAY_GUARDED_BY(mutex_);
+    Histories histories_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway

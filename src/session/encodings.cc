@@ -31,14 +31,14 @@ std::int64_t away_bytes(SavedAs const& as) {
 }  // namespace
 
 void Encodings::begin_step(std::int64_t step) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     step_ = step;
     first_of_step_ = {};
 }
 
 /// Equal for equal steps, whatever came before: values are numbered in the order of their saving.
 std::uint64_t Encodings::seed_of(ValueId value) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (!first_of_step_.valid()) {
         first_of_step_ = value;
     }
@@ -66,7 +66,7 @@ SavedAs Encodings::possible(SavedAs const& asked, ValueId value, std::int64_t si
 
 Saved Encodings::event_of(Backlog::Save save, Usage usage) {
     if (save.as.encoding) {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         encodings_.emplace(save.value, save.as);
     }
     return Saved{
@@ -79,7 +79,7 @@ Saved Encodings::event_of(Backlog::Save save, Usage usage) {
 }
 
 std::optional<SavedAs> Encodings::of(ValueId value) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     auto const at = encodings_.find(value);
     return at == encodings_.end() ? std::nullopt : std::optional(at->second);
 }
@@ -90,13 +90,13 @@ std::int64_t Encodings::away_bytes_of(ValueId value) const {
 }
 
 void Encodings::forget(ValueId value) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     encodings_.erase(value);
     refused_.erase(value);
 }
 
 bool Encodings::goes_raw(ValueId value) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     auto const at = encodings_.find(value);
     if (at == encodings_.end() || !is_lossy(at->second.encoding->codec)) {
         return false;
@@ -110,7 +110,7 @@ void Encodings::refused(ValueId value, Error const& error) {
     if (non_finite_ != NonFinite::refuse) {
         return;
     }
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     auto const at = encodings_.find(value);
     // What is no mask may be any numbers: that is no fault of the program's.
     if (at != encodings_.end() && at->second.encoding->codec.kind != CodecKind::mask) {
@@ -120,7 +120,7 @@ void Encodings::refused(ValueId value, Error const& error) {
 }
 
 std::optional<Encodings::Refused> Encodings::refusal_of(ValueId value) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     auto const refused = refused_.find(value);
     if (refused == refused_.end()) {
         return std::nullopt;

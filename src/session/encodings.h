@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "executor/event.h"
 #include "memory/device.h"
@@ -15,7 +16,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 
@@ -64,11 +64,12 @@ class Encodings {
     std::uint64_t const seed_;
     std::atomic<bool> any_refused_ = false;  ///< ever
 
-    mutable std::mutex mutex_;  ///< guards what follows
-    std::int64_t step_ = 0;
-    ValueId first_of_step_;  ///< the first that may be encoded
-    std::unordered_map<ValueId, SavedAs> encodings_;
-    std::unordered_map<ValueId, Error> refused_;  ///< under NonFinite::refuse: why
+    mutable Mutex mutex_;
+    std::int64_t step_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+    ValueId first_of_step_ SPILLWAY_GUARDED_BY(mutex_);  ///< the first that may be encoded
+    std::unordered_map<ValueId, SavedAs> encodings_ SPILLWAY_GUARDED_BY(mutex_);
+    /// Under NonFinite::refuse: why.
+    std::unordered_map<ValueId, Error> refused_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway

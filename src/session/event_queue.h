@@ -4,9 +4,9 @@
 // Queued events on their way to the executor.
 #pragma once
 
+#include "base/mutex.h"
 #include "executor/event.h"
 
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -16,22 +16,22 @@ namespace spillway {
 class EventQueue {
   public:
     void push(Event event) {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         events_.push_back(std::move(event));
     }
     /// All of them, in order.
     [[nodiscard]] std::vector<Event> take() {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         return std::exchange(events_, {});
     }
     [[nodiscard]] bool empty() const {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         return events_.empty();
     }
 
   private:
-    mutable std::mutex mutex_;
-    std::vector<Event> events_;
+    mutable Mutex mutex_;
+    std::vector<Event> events_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway

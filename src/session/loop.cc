@@ -75,7 +75,7 @@ Result<void> Loop::open_log() {
     if (options_.record_events.empty()) {
         return {};
     }
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     log_.emplace(options_.record_events, std::ios::trunc);
     if (!*log_) {
         return Error{Errc::io, "cannot write the event log", options_.record_events};
@@ -85,7 +85,6 @@ Result<void> Loop::open_log() {
 }
 
 /// The device pool now, as the executor may know it: saves that it was not told of are no floor.
-/// Called with the mutex held.
 Usage Loop::usage() {
     sort_dropped();  // their bytes are free already
     std::int64_t const peak = accounting_.take_peak();
@@ -117,7 +116,7 @@ void Loop::tell(Event const& event, std::vector<Command>& commands) {
     );
 }
 
-/// Hands what was queued to the executor. Called with the mutex held, after `collect`.
+/// Hands what was queued to the executor, after `collect`.
 void Loop::take_queued(std::vector<Command>& commands) {
     sort_dropped();
     for (Event const& event : events_.take()) {
@@ -125,14 +124,13 @@ void Loop::take_queued(std::vector<Command>& commands) {
     }
 }
 
-/// Values that ended leave the backlog; of those that the executor knows it is to be told. Called
-/// with the mutex held.
+/// Values that ended leave the backlog; of those that the executor knows it is to be told.
 void Loop::sort_dropped() {
     if (!any_dropped_.load()) {
         return;
     }
     {
-        std::lock_guard const lock(dropped_mutex_);
+        MutexLock const lock(dropped_mutex_);
         any_dropped_ = false;
         dropped_now_.swap(dropped_);
     }
@@ -145,7 +143,6 @@ void Loop::sort_dropped() {
     dropped_now_.clear();
 }
 
-/// Called with the mutex held.
 void Loop::tell_backlog(std::vector<Command>& commands) {
     if (backlog_.empty()) {
         return;
@@ -157,13 +154,11 @@ void Loop::tell_backlog(std::vector<Command>& commands) {
     }
 }
 
-/// Called with the mutex held.
 bool Loop::may_be_told_later(std::int64_t size_bytes, SavedAs const& as) const {
     return executor_.may_be_told_later(device_->used_bytes() + size_bytes, as.advice);
 }
 
-/// What queued events and untold saves are answered by, before a program event. Called with the
-/// mutex held.
+/// What queued events and untold saves are answered by, before a program event.
 std::vector<Command> Loop::catch_up() {
     std::vector<Command> commands;
     take_queued(commands);
@@ -174,7 +169,7 @@ std::vector<Command> Loop::catch_up() {
 Result<void> Loop::execute(std::vector<Command> const& commands) {
     Result<void> outcome = runner_.run(commands);
     if (!commands.empty()) {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         (void)usage();  // what the reply freed is not in the peak that the next event tells
     }
     return outcome;
@@ -191,7 +186,7 @@ void Loop::begin_step(std::int64_t step) {
     std::vector<Command> commands;
     runner_.collect();
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         step_ = step;
         encodings_.begin_step(step);
         runner_.begin_step();
@@ -212,7 +207,7 @@ void Loop::phase(Phase phase) {
     std::vector<Command> commands;
     runner_.collect();
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         Usage const now = usage();  // what was until here belongs to the phase that ends
         phase_ = phase;
         accounting_.begin_phase(step_, phase);
@@ -240,7 +235,7 @@ void Loop::take(Event const& event) {
     std::vector<Command> commands;
     runner_.collect();
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         commands = catch_up();
         tell(event, commands);
     }
@@ -251,7 +246,7 @@ void Loop::take(Event const& event) {
 bool Loop::saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot, SavedAs const& as) {
     bool const something_ended = mover_->has_completions();
     accounting_.saved(size_bytes);
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     sort_dropped();
     if (something_ended || !events_.empty() || !may_be_told_later(size_bytes, as)) {
         return false;
@@ -270,7 +265,7 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs cons
     bool told_later = false;
     runner_.collect();
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         take_queued(commands);
         told_later = may_be_told_later(size_bytes, as);
         if (told_later) {
@@ -279,7 +274,7 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs cons
     }
     if (!told_later) {
         std::vector<ValueId> unshared = driver_.newly_unshared(kLooksPerSave);
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         tell_backlog(commands);
         Usage const now = usage();
         tell(encodings_.event_of({value, size_bytes, std::move(slot), as}, now), commands);
@@ -301,7 +296,7 @@ Result<void> Loop::need(ValueId value) {
             return std::move(*refusal);
         }
         {
-            std::lock_guard const lock(mutex_);
+            MutexLock const lock(mutex_);
             commands = catch_up();
             tell(Need{value, usage()}, commands);
         }
@@ -346,7 +341,7 @@ std::optional<Error> Loop::refusal_of(ValueId value) const {
 
 void Loop::goes_raw(ValueId value) {
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         if (std::optional<bool> const was_lossy = backlog_.goes_raw(value)) {
             accounting_.goes_raw(*was_lossy);
             return;
@@ -368,7 +363,7 @@ Result<void> Loop::make_room_once(std::int64_t size_bytes) {
     std::int64_t const used_before = device_->used_bytes();
     runner_.collect();
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         take_queued(commands);
         tell_backlog(commands);
         Usage const now = usage();
@@ -424,7 +419,7 @@ bool Loop::make_room_for_another(std::int64_t size_bytes) {
 
 /// A step has failed: what led to it goes to the file.
 void Loop::write_flight_record() {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (!recorder_) {
         return;
     }
@@ -437,7 +432,7 @@ void Loop::write_flight_record() {
 }
 
 void Loop::dropped(ValueId value) noexcept {
-    std::lock_guard const lock(dropped_mutex_);
+    MutexLock const lock(dropped_mutex_);
     dropped_.push_back(value);
     any_dropped_ = true;
 }
@@ -447,20 +442,20 @@ void Loop::settle() {
     std::vector<Command> commands;
     runner_.collect();
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         take_queued(commands);
     }
     carry_out(commands);
 }
 
 LedgerView Loop::ledger() const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return executor_.ledger();
 }
 
 Report Loop::report() {
     Report report = accounting_.report();
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     report.ledger_peak_bytes = executor_.granted_peak_bytes();
     return report;
 }

@@ -5,6 +5,7 @@
 // that answer them out, on the mover and the driver. Free of torch.
 #pragma once
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "executor/executor.h"
 #include "memory/device.h"
@@ -135,20 +136,21 @@ class Loop {
     [[nodiscard]] LedgerView ledger() const;
 
   private:
-    [[nodiscard]] Usage usage();
+    [[nodiscard]] Usage usage() SPILLWAY_REQUIRES(mutex_);
     void write_flight_record();
-    [[nodiscard]] std::vector<Command> catch_up();
+    [[nodiscard]] std::vector<Command> catch_up() SPILLWAY_REQUIRES(mutex_);
     void take(Event const& event);
     void carry_out(std::vector<Command> const& commands);
     [[nodiscard]] Result<void> execute(std::vector<Command> const& commands);
-    void take_queued(std::vector<Command>& commands);
-    void sort_dropped();
+    void take_queued(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
+    void sort_dropped() SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] bool saved_quietly(
         ValueId value, std::int64_t size_bytes, Slot& slot, SavedAs const& as
     );
-    void tell_backlog(std::vector<Command>& commands);
-    [[nodiscard]] bool may_be_told_later(std::int64_t size_bytes, SavedAs const& as) const;
-    void tell(Event const& event, std::vector<Command>& commands);
+    void tell_backlog(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
+    [[nodiscard]] bool may_be_told_later(std::int64_t size_bytes, SavedAs const& as) const
+        SPILLWAY_REQUIRES(mutex_);
+    void tell(Event const& event, std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] std::optional<Error> refusal_of(ValueId value) const;
     [[nodiscard]] Result<void> make_own_room(std::int64_t size_bytes);
     [[nodiscard]] Result<void> make_room_once(std::int64_t size_bytes);
@@ -167,19 +169,19 @@ class Loop {
 
     /// Whose reply is carried out; program threads alone take it.
     std::recursive_timed_mutex turn_;
-    mutable std::mutex mutex_;  ///< guards everything down to `recorder_`
-    Executor executor_;
-    Backlog backlog_;
-    std::vector<ValueId> dropped_now_;  ///< empty between calls
-    std::optional<std::ofstream> log_;
-    std::optional<FlightRecorder> recorder_;
+    mutable Mutex mutex_;
+    Executor executor_ SPILLWAY_GUARDED_BY(mutex_);
+    Backlog backlog_ SPILLWAY_GUARDED_BY(mutex_);
+    std::vector<ValueId> dropped_now_ SPILLWAY_GUARDED_BY(mutex_);  ///< empty between calls
+    std::optional<std::ofstream> log_ SPILLWAY_GUARDED_BY(mutex_);
+    std::optional<FlightRecorder> recorder_ SPILLWAY_GUARDED_BY(mutex_);
 
     std::atomic<Phase> phase_ = Phase::setup;
     std::atomic<std::int64_t> step_ = 0;
     std::atomic<bool> all_on_device_ = true;
 
-    std::mutex dropped_mutex_;
-    std::vector<ValueId> dropped_;
+    Mutex dropped_mutex_;
+    std::vector<ValueId> dropped_ SPILLWAY_GUARDED_BY(dropped_mutex_);
     std::atomic<bool> any_dropped_ = false;
 };
 
