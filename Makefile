@@ -26,7 +26,7 @@ endif
 
 # One line, before anything is done, where packages are missing and cannot be installed.
 goals := $(or $(MAKECMDGOALS),help)
-ifneq ($(filter-out help clean distclean hooks gpu-packages gpu-bench gpu-table,$(goals)),)
+ifneq ($(filter-out help clean distclean docs hooks gpu-packages gpu-bench gpu-table,$(goals)),)
 groups := build check $(if $(filter bench-%,$(goals)),bench) $(if $(filter tidy,$(goals)),tidy)
 cannot := $(shell tools/setup.sh preflight $(groups))
 ifneq ($(cannot),)
@@ -114,7 +114,7 @@ tsan: packages ## The core's tests under ThreadSanitizer
 	@$(counts) build/tsan
 
 .PHONY: check
-check: packages ## Format, layers, sizes, lints, types, the tools' own tests, each header alone
+check: packages ## Format, layers, sizes, lints, types, docs, the tools' own tests, each header alone
 	@python3 tools/check.py
 .PHONY: check-fast
 check-fast: ## What the git hook runs: format, layers, sizes, lints, types
@@ -123,6 +123,10 @@ check-fast: ## What the git hook runs: format, layers, sizes, lints, types
 .PHONY: check-readme
 check-readme: build ## README's commands and links
 	@python3 tools/check_readme.py
+
+.PHONY: docs
+docs: ## The documentation as a site: build/site/index.html, which needs no server and no network
+	@python3 tools/check_docs.py
 
 .PHONY: fmt
 fmt: packages ## Format the tree in place
