@@ -17,5 +17,16 @@ class RemoteAssets(unittest.TestCase):
             "a.html: https://example.org/a.png would be loaded from the network"])
 
 
+class Messages(unittest.TestCase):
+    def test_parts_of_a_literal_that_continues_are_one(self):
+        source = 'say("the folder \\"" + name + "\\" is "\n    "memory");  refuse(f"{size!r} is no size")'
+        self.assertEqual(check_docs.literals(source).splitlines()[1:],
+                         ['the folder "', '" is memory', "{size!r} is no size"])
+
+    def test_a_message_that_no_source_has_is_named(self):
+        page = "```text\nthe folder \u2026 is memory\nno such words\n```\n| `is a share` | why |\n"
+        self.assertEqual(check_docs.unknown_messages(page, "the folder\nis memory"), ["no such words", "is a share"])
+
+
 if __name__ == "__main__":
     unittest.main()
