@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""An open session takes part in the step of every torch optimizer that holds parameters of its model: torch tells of
-each step, before it and after it."""
+"""An open session takes part in the step of every torch optimizer that holds parameters of its model. Torch calls global
+hooks before and after each step."""
 
 import inspect
 import os
@@ -20,8 +20,8 @@ _is_watching = False
 
 
 class _Arguments(tuple[Any, ...]):
-    """A step's arguments, for sessions that are not told of its end. The frame that runs the step holds them, so they end
-    with it; torch calls no hook after a step that raised."""
+    """A step's arguments, for sessions that do not learn of its end otherwise. The frame that runs the step holds them, so
+    they end with it; torch calls no hook after a step that raised."""
 
     untold: "weakref.WeakSet[Session]"
 
@@ -36,7 +36,7 @@ class _Arguments(tuple[Any, ...]):
 
 
 def watch(session: "Session") -> None:
-    """From now on `session` hears of optimizers' steps, for as long as it lives."""
+    """From now on `session` takes part in optimizers' steps, for as long as it lives."""
     global _is_watching
     _sessions.add(session)
     if not _is_watching:
