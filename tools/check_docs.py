@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
 """Builds the documentation into build/site. A broken link or anchor is an error, as are anything that a page would
-load from the network and a message on the page for troubleshooting that the sources do not have."""
+load from the network and a quoted message that the sources do not have."""
 
 import os
 import re
@@ -11,6 +11,7 @@ import sys
 
 import sources
 
+_PAGES = ("docs/troubleshooting.md", "docs/how_to/see_where_memory_went.md")  # they quote messages
 SITE = sources.ROOT / "build/site"
 _REMOTE = re.compile(r"<(?:script|img|link|iframe|source)\b[^>]*?\b(?:src|href)=\"((?:https?:)?//[^\"]+)\"")
 _LITERAL = re.compile(r'[frR]*"((?:\\.|[^"\\\n])*)"')
@@ -38,8 +39,8 @@ def check_messages() -> list[str]:
     files = [path for path in sources.all_files()
              if path.startswith(("src/", "cli/", "python/")) and path.endswith((".cc", ".h", ".py")) and "_test." not in path]
     known = "\n".join(literals((sources.ROOT / path).read_text()) for path in files)
-    page = (sources.ROOT / "docs/troubleshooting.md").read_text()
-    return [f"docs/troubleshooting.md: no source has the message '{part}'" for part in unknown_messages(page, known)]
+    return [f"{page}: no source has the message '{part}'" for page in _PAGES
+            for part in unknown_messages((sources.ROOT / page).read_text(), known)]
 
 
 def remote_assets(page: str, text: str) -> list[str]:
