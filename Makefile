@@ -4,7 +4,7 @@
 # The only entry point. Every target sets up and builds what it needs, also in a fresh clone.
 #
 #   TORCH=2.11.0           another torch than the default one (2.15.0), in a build folder of its own
-#   SPILLWAY_PYTHON=path   a Python whose torch is to be used; nothing is downloaded then
+#   SPILLWAY_PYTHON=path   a Python whose torch is to be used; no torch is downloaded then
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
