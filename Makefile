@@ -114,7 +114,7 @@ tsan: packages ## The core's tests under ThreadSanitizer
 	@$(counts) build/tsan
 
 .PHONY: check
-check: packages ## Format, layers, sizes, lints, types, docs, the tools' own tests, each header alone
+check: packages ## Format, layers, sizes, lints, types, the tools' own tests, each header alone
 	@python3 tools/check.py
 .PHONY: check-fast
 check-fast: ## What the git hook runs: format, layers, sizes, lints, types

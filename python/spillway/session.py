@@ -52,7 +52,7 @@ def _call(function: Callable[..., _Result], *arguments: Any) -> _Result:
 
 
 def _typed(option: str, size: Any) -> str:
-    """A size as the runtime reads it; empty: not given."""
+    """As the runtime reads it; empty: not given."""
     if isinstance(size, float) and not math.isfinite(size):
         raise OptionError(option, f"{size!r} is not a number of bytes; write a text like '16GiB' or '80%'")
     if isinstance(size, float):
