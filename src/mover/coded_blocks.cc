@@ -48,7 +48,7 @@ bool CodedBlocks::take_staging(Move& move) {
     SPILLWAY_ASSERT(size_bytes > 0, "a coded block is loaded after it was encoded");
     if (move.route == Route::coded) {
         Encoding const& encoding = coded.code.encoding;
-        size_bytes += Windows(encoding, kSampledWindows).elements() * size_of(encoding.element);
+        size_bytes += Windows(encoding, kSampledWindows).elements() * size_of(encoding.dtype);
     }
     std::span<std::byte>& beside = is_load ? move.beside : coded.beside;
     beside = staging_.take(move.way, size_bytes);

@@ -20,7 +20,7 @@ class CodedBlocksTest : public testing::Test {
     static constexpr std::int64_t kCount = 1000;
 
     CodedBlocksTest() {
-        Encoding const encoding{parse_codec("affine8").value(), Element::f32, kCount};
+        Encoding const encoding{parse_codec("affine8").value(), Dtype::f32, kCount};
         blocks_.add({1}, {encoding, 5, "test"}, encoded_bytes(encoding).value());
     }
     /// A move of the block; its bytes are `raw_` where it is an encode or decode.

@@ -39,16 +39,16 @@ float half_to_float(std::uint16_t half) {
     return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
 }
 
-double element_at(Element element, std::byte const* bytes, std::int64_t index) {
-    std::byte const* const at = bytes + index * size_of(element);
-    switch (element) {
-        case Element::f32:
+double element_at(Dtype dtype, std::byte const* bytes, std::int64_t index) {
+    std::byte const* const at = bytes + index * size_of(dtype);
+    switch (dtype) {
+        case Dtype::f32:
             return word_at<float>(at);
-        case Element::bf16:
+        case Dtype::bf16:
             return std::bit_cast<float>(std::uint32_t{word_at<std::uint16_t>(at)} << 16);
-        case Element::f16:
+        case Dtype::f16:
             return half_to_float(word_at<std::uint16_t>(at));
-        case Element::u8:
+        case Dtype::u8:
             break;
     }
     return static_cast<double>(*at);
@@ -67,8 +67,8 @@ void look_at(
         return;
     }
     for (std::int64_t i = 0; i < window.count; ++i) {
-        double const value = element_at(window.element, raw.data(), i);
-        double const error = element_at(window.element, decoded.data(), i) - value;
+        double const value = element_at(window.dtype, raw.data(), i);
+        double const error = element_at(window.dtype, decoded.data(), i) - value;
         sums.of_errors += error * error;
         sums.of_values += value * value;
     }
@@ -108,7 +108,7 @@ SquareSums sample_error(
     for (std::int64_t i = 0; i < windows.size(); ++i) {
         Encoding window = encoding;
         window.count = windows[i].count;
-        auto const at = static_cast<std::size_t>(windows[i].first * size_of(encoding.element));
+        auto const at = static_cast<std::size_t>(windows[i].first * size_of(encoding.dtype));
         auto const size = static_cast<std::size_t>(window.raw_bytes());
         look_at(window, raw.subspan(at, size), seed + static_cast<std::uint64_t>(i), sums);
     }

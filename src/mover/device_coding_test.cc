@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kCount = 1024;
 
 BlockCode code() {
-    return {{parse_codec("affine8").value(), Element::f32, kCount}, 5, "test"};
+    return {{parse_codec("affine8").value(), Dtype::f32, kCount}, 5, "test"};
 }
 
 TEST(DeviceCodingTest, its_memory_is_the_devices_and_goes_with_it) {

@@ -26,7 +26,7 @@ struct Trip {
     BlockCode code;
 
     explicit Trip(char const* codec) {
-        code = {{parse_codec(codec).value(), Element::f32, kCount}, 5, "test"};
+        code = {{parse_codec(codec).value(), Dtype::f32, kCount}, 5, "test"};
         block.resize(static_cast<std::size_t>(encoded_bytes(code.encoding).value()));
     }
     CodingJob encode(std::int64_t fence) {

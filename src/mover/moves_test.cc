@@ -123,7 +123,7 @@ TEST_F(MovesTest, and_a_load_is_a_call_and_then_a_copy_and_waits_for_staging) {
 TEST_F(MovesTest, an_encode_asks_for_a_job_and_its_store_for_the_coded_bytes) {
     auto const device = CpuDevice::open({.limit_bytes = 1_MiB}).value();
     open(*device, {.coded = map_host_memory(64_KiB).value()});
-    Encoding const encoding{parse_codec("identity").value(), Element::u8, 8};
+    Encoding const encoding{parse_codec("identity").value(), Dtype::u8, 8};
     std::int64_t const coded_bytes = encoded_bytes(encoding).value();
     moves_->add_room({2}, Pool::nvme, tier_, tier_.reserve(coded_bytes).value());
     moves_->set_code({2}, {encoding, 1, "test"});
