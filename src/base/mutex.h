@@ -77,7 +77,8 @@ class ConditionVariable {
     void notify_one() noexcept { changed_.notify_one(); }
     void notify_all() noexcept { changed_.notify_all(); }
 
-    /// May return without a reason, as std's does.
+    // Without a predicate each may return without a reason, as std's do.
+
     void wait(Mutex& mutex) SPILLWAY_REQUIRES(mutex) {
         Adopted lock(mutex);
         changed_.wait(lock.held);
@@ -89,6 +90,11 @@ class ConditionVariable {
         Adopted lock(mutex);
         changed_.wait(lock.held, predicate);
     }
+    template <typename Duration>
+    void wait_for(Mutex& mutex, Duration duration) SPILLWAY_REQUIRES(mutex) {
+        Adopted lock(mutex);
+        changed_.wait_for(lock.held, duration);
+    }
     /// False: `duration` is over, and the predicate still false.
     template <typename Duration, typename Predicate>
     bool wait_for(Mutex& mutex, Duration duration, Predicate const& predicate)
@@ -96,11 +102,10 @@ class ConditionVariable {
         Adopted lock(mutex);
         return changed_.wait_for(lock.held, duration, predicate);
     }
-    template <typename Time, typename Predicate>
-    bool wait_until(Mutex& mutex, Time const& time, Predicate const& predicate)
-        SPILLWAY_REQUIRES(mutex) SPILLWAY_LOCKS_UNCHECKED {
+    template <typename Time>
+    void wait_until(Mutex& mutex, Time const& time) SPILLWAY_REQUIRES(mutex) {
         Adopted lock(mutex);
-        return changed_.wait_until(lock.held, time, predicate);
+        changed_.wait_until(lock.held, time);
     }
 
   private:

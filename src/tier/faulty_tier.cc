@@ -53,10 +53,10 @@ FaultyTier::FaultyTier(std::unique_ptr<Tier> wrapped, std::vector<Fault> script)
 FaultyTier::~FaultyTier() {
     let_go();
     {
-        std::unique_lock lock(guard_);
+        MutexLock const lock(guard_);
         stopping_ = true;
         changed_.notify_all();
-        changed_.wait(lock, [this] { return under_way_ == 0; });
+        changed_.wait(guard_, [this]() SPILLWAY_REQUIRES(guard_) { return under_way_ == 0; });
     }
     if (delayer_.joinable()) {
         delayer_.join();
@@ -64,23 +64,23 @@ FaultyTier::~FaultyTier() {
 }
 
 void FaultyTier::add(Fault fault) {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     script_.push_back(fault);
 }
 
 std::int64_t FaultyTier::held() const {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     return std::ssize(held_);
 }
 
 void FaultyTier::set_delay_ms(std::int64_t delay_ms) {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     delay_ms_ = delay_ms;
 }
 
 Result<std::int64_t> FaultyTier::take_slot(std::int64_t size_bytes) {
     {
-        std::lock_guard const lock(guard_);
+        MutexLock const lock(guard_);
         if (is_full(reserves_++)) {
             return Error{
                 Errc::tier_full,
@@ -92,14 +92,14 @@ Result<std::int64_t> FaultyTier::take_slot(std::int64_t size_bytes) {
     if (!room.ok()) {
         return room.error();
     }
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     rooms_.emplace(next_slot_, std::make_unique<Reservation>(std::move(room).value()));
     return next_slot_++;
 }
 
 void FaultyTier::give_slot_back(std::int64_t slot) noexcept {
     std::unique_ptr<Reservation> room;
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     for (Operation const& operation : held_) {
         SPILLWAY_ASSERT(
             operation.room != rooms_.at(slot).get(),
@@ -111,7 +111,7 @@ void FaultyTier::give_slot_back(std::int64_t slot) noexcept {
 }
 
 Reservation const* FaultyTier::room_of(std::int64_t slot) const {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     return rooms_.at(slot).get();
 }
 
@@ -151,24 +151,26 @@ void FaultyTier::load(Reservation const& room, std::span<std::byte> to, TierDone
 void FaultyTier::enter(Operation operation) {
     operation.done = [this, done = std::move(operation.done)](Result<void> result) {
         done(std::move(result));
-        std::lock_guard const lock(guard_);
+        MutexLock const lock(guard_);
         --under_way_;
         changed_.notify_all();
     };
-    std::unique_lock lock(guard_);
-    ++under_way_;
-    std::int64_t const number = operations_[static_cast<std::size_t>(operation.way)]++;
-    operation.faults = faults_at(operation.way, number);
-    Fault const* const hold = find(operation.faults, Fault::Kind::hold);
-    if (hold == nullptr) {
-        lock.unlock();
+    bool is_held = false;
+    {
+        MutexLock const lock(guard_);
+        ++under_way_;
+        std::int64_t const number = operations_[static_cast<std::size_t>(operation.way)]++;
+        operation.faults = faults_at(operation.way, number);
+        if (Fault const* const hold = find(operation.faults, Fault::Kind::hold)) {
+            std::int64_t const now = operations_[0] + operations_[1];
+            bool const until_told = hold->later_operations < 0;
+            operation.start_at = until_told ? Fault::kForever : now + hold->later_operations;
+            held_.push_back(std::move(operation));
+            is_held = true;
+        }
+    }
+    if (!is_held) {
         start(std::move(operation));
-    } else {
-        std::int64_t const now = operations_[0] + operations_[1];
-        bool const until_told = hold->later_operations < 0;
-        operation.start_at = until_told ? Fault::kForever : now + hold->later_operations;
-        held_.push_back(std::move(operation));
-        lock.unlock();
     }
     start_ripe();
 }
@@ -177,7 +179,7 @@ void FaultyTier::start_ripe() {
     while (true) {
         Operation ripe;
         {
-            std::lock_guard const lock(guard_);
+            MutexLock const lock(guard_);
             std::int64_t const now = operations_[0] + operations_[1];
             auto const found =
                 std::find_if(held_.begin(), held_.end(), [now](Operation const& operation) {
@@ -196,7 +198,7 @@ void FaultyTier::start_ripe() {
 void FaultyTier::let_go() {
     std::deque<Operation> ripe;
     {
-        std::lock_guard const lock(guard_);
+        MutexLock const lock(guard_);
         ripe.swap(held_);
     }
     for (Operation& operation : ripe) {
@@ -206,7 +208,7 @@ void FaultyTier::let_go() {
 
 void FaultyTier::start(Operation operation) {
     {
-        std::lock_guard const lock(guard_);
+        MutexLock const lock(guard_);
         if (delay_ms_ > 0 && operation.due == std::chrono::steady_clock::time_point{}) {
             delay(std::move(operation));
             return;
@@ -260,7 +262,6 @@ void FaultyTier::start_load(Operation operation) {
     });
 }
 
-/// Under the lock.
 void FaultyTier::delay(Operation operation) {
     operation.due = std::chrono::steady_clock::now() + std::chrono::milliseconds(delay_ms_);
     delayed_.push_back(std::move(operation));
@@ -271,22 +272,21 @@ void FaultyTier::delay(Operation operation) {
 }
 
 void FaultyTier::run_delayed() {
-    std::unique_lock lock(guard_);
+    MutexLock const lock(guard_);
     while (true) {
         if (delayed_.empty()) {
             if (stopping_) {
                 return;
             }
-            changed_.wait(lock);
+            changed_.wait(guard_);
         } else if (auto const due = delayed_.front().due;
                    !stopping_ && std::chrono::steady_clock::now() < due) {
-            changed_.wait_until(lock, due);
+            changed_.wait_until(guard_, due);
         } else {
             Operation operation = std::move(delayed_.front());
             delayed_.pop_front();
-            lock.unlock();
+            MutexUnlock const unlocked(guard_);
             start(std::move(operation));
-            lock.lock();
         }
     }
 }

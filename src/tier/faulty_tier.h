@@ -17,16 +17,15 @@
 // So what lies about bytes lies below the checksum (Tier::damage), but for `garble`.
 #pragma once
 
+#include "base/mutex.h"
 #include "tier/slot_table.h"
 #include "tier/tier.h"
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -101,31 +100,33 @@ class FaultyTier final : public Tier {
     [[nodiscard]] Result<std::int64_t> take_slot(std::int64_t size_bytes) override;
     void give_slot_back(std::int64_t slot) noexcept override;
     [[nodiscard]] Reservation const* room_of(std::int64_t slot) const;
-    [[nodiscard]] std::vector<Fault> faults_at(Direction way, std::int64_t number) const;
-    [[nodiscard]] bool is_full(std::int64_t reserve_number) const;
+    [[nodiscard]] std::vector<Fault> faults_at(Direction way, std::int64_t number) const
+        SPILLWAY_REQUIRES(guard_);
+    [[nodiscard]] bool is_full(std::int64_t reserve_number) const SPILLWAY_REQUIRES(guard_);
 
     void enter(Operation operation);
     void start_ripe();
     void start(Operation operation);
     void start_store(Operation operation);
     void start_load(Operation operation);
-    void delay(Operation operation);
+    void delay(Operation operation) SPILLWAY_REQUIRES(guard_);
     void run_delayed();
 
     std::unique_ptr<Tier> const wrapped_;
-    mutable std::mutex guard_;  ///< of what follows
-    std::vector<Fault> script_;
-    std::map<std::int64_t, std::unique_ptr<Reservation>> rooms_;  ///< by our slot
-    std::int64_t next_slot_ = 0;
-    std::int64_t reserves_ = 0;
-    std::int64_t operations_[2] = {0, 0};  ///< by Direction
-    std::deque<Operation> held_;
-    std::int64_t under_way_ = 0;  ///< entered, `done` not yet returned
+    mutable Mutex guard_;
+    std::vector<Fault> script_ SPILLWAY_GUARDED_BY(guard_);
+    /// By our slot.
+    std::map<std::int64_t, std::unique_ptr<Reservation>> rooms_ SPILLWAY_GUARDED_BY(guard_);
+    std::int64_t next_slot_ SPILLWAY_GUARDED_BY(guard_) = 0;
+    std::int64_t reserves_ SPILLWAY_GUARDED_BY(guard_) = 0;
+    std::int64_t operations_[2] SPILLWAY_GUARDED_BY(guard_) = {0, 0};  ///< by Direction
+    std::deque<Operation> held_ SPILLWAY_GUARDED_BY(guard_);
+    std::int64_t under_way_ SPILLWAY_GUARDED_BY(guard_) = 0;  ///< entered, `done` not yet returned
 
-    std::condition_variable changed_;
-    std::deque<Operation> delayed_;
-    std::int64_t delay_ms_ = 0;
-    bool stopping_ = false;
+    ConditionVariable changed_;
+    std::deque<Operation> delayed_ SPILLWAY_GUARDED_BY(guard_);
+    std::int64_t delay_ms_ SPILLWAY_GUARDED_BY(guard_) = 0;
+    bool stopping_ SPILLWAY_GUARDED_BY(guard_) = false;
     std::thread delayer_;  ///< started with the first delayed operation
 };
 

@@ -33,11 +33,12 @@ std::unique_ptr<Tier> HostTier::open(HostMemory arena) {
 HostTier::HostTier(HostMemory arena)
     : arena_(std::move(arena)),
       pool_(std::ssize(arena_.bytes()), kPageBytes),
+      capacity_bytes_(pool_.capacity_bytes()),
       worker_([this] { run_copies(); }) {}
 
 HostTier::~HostTier() {
     {
-        std::lock_guard const lock(guard_);
+        MutexLock const lock(guard_);
         stopping_ = true;
     }
     changed_.notify_all();
@@ -48,7 +49,7 @@ HostTier::~HostTier() {
 }
 
 Result<std::int64_t> HostTier::take_slot(std::int64_t size_bytes) {
-    std::lock_guard const lock(pool_guard_);
+    MutexLock const lock(pool_guard_);
     std::optional<std::int64_t> const first = pool_.take(size_bytes);
     if (!first) {
         return Error{
@@ -67,7 +68,7 @@ Result<std::int64_t> HostTier::take_slot(std::int64_t size_bytes) {
 }
 
 void HostTier::give_slot_back(std::int64_t slot) noexcept {
-    std::lock_guard const lock(pool_guard_);
+    MutexLock const lock(pool_guard_);
     SlotTable::Place const place = slots_.remove(slot);
     pool_.give_back(place.first, place.size_bytes);
 }
@@ -92,24 +93,25 @@ void HostTier::load(Reservation const& room, std::span<std::byte> to, TierDone d
 
 void HostTier::enqueue(Copy copy) {
     {
-        std::lock_guard const lock(guard_);
+        MutexLock const lock(guard_);
         copies_.push_back(std::move(copy));
     }
     changed_.notify_one();
 }
 
 void HostTier::run_copies() {
-    std::unique_lock lock(guard_);
+    MutexLock const lock(guard_);
     while (true) {
-        changed_.wait(lock, [this] { return stopping_ || !copies_.empty(); });
+        changed_.wait(guard_, [this]() SPILLWAY_REQUIRES(guard_) {
+            return stopping_ || !copies_.empty();
+        });
         if (copies_.empty()) {
             return;
         }
         Copy const copy = std::move(copies_.front());
         copies_.pop_front();
-        lock.unlock();
+        MutexUnlock const unlocked(guard_);
         run_copy(copy);
-        lock.lock();
     }
 }
 

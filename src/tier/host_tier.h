@@ -5,16 +5,15 @@
 // Copies run on a thread of the tier's own, so that it behaves as asynchronously as others do.
 #pragma once
 
+#include "base/mutex.h"
 #include "memory/extent_pool.h"
 #include "memory/host_memory.h"
 #include "tier/slot_table.h"
 #include "tier/tier.h"
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -33,7 +32,7 @@ class HostTier final : public Tier {
 
     [[nodiscard]] std::string name() const override { return "host"; }
     [[nodiscard]] std::int64_t alignment() const override { return 1; }
-    [[nodiscard]] std::int64_t capacity_bytes() const override { return pool_.capacity_bytes(); }
+    [[nodiscard]] std::int64_t capacity_bytes() const override { return capacity_bytes_; }
 
     void store(Reservation const& room, std::span<std::byte const> from, TierDone done) override;
     void load(Reservation const& room, std::span<std::byte> to, TierDone done) override;
@@ -64,13 +63,14 @@ class HostTier final : public Tier {
     HostMemory const arena_;
     SlotTable slots_;
 
-    mutable std::mutex pool_guard_;
-    ExtentPool pool_;
+    Mutex pool_guard_;
+    ExtentPool pool_ SPILLWAY_GUARDED_BY(pool_guard_);
+    std::int64_t const capacity_bytes_;
 
-    std::mutex guard_;  ///< of `copies_` and `stopping_`
-    std::condition_variable changed_;
-    std::deque<Copy> copies_;
-    bool stopping_ = false;
+    Mutex guard_;
+    ConditionVariable changed_;
+    std::deque<Copy> copies_ SPILLWAY_GUARDED_BY(guard_);
+    bool stopping_ SPILLWAY_GUARDED_BY(guard_) = false;
     std::thread worker_;  ///< last: it uses all of the above
 };
 

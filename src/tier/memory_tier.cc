@@ -17,7 +17,7 @@ MemoryTier::~MemoryTier() {
 }
 
 Result<std::int64_t> MemoryTier::take_slot(std::int64_t size_bytes) {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     std::int64_t const left = capacity_bytes_ - used_bytes_;
     std::unique_ptr<std::byte[]> block;
     if (size_bytes <= left) {
@@ -39,13 +39,13 @@ Result<std::int64_t> MemoryTier::take_slot(std::int64_t size_bytes) {
 }
 
 void MemoryTier::give_slot_back(std::int64_t slot) noexcept {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     used_bytes_ -= slots_.remove(slot).size_bytes;
     blocks_.erase(slot);
 }
 
 std::byte* MemoryTier::bytes_of(std::int64_t slot) {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     return blocks_.at(slot).get();
 }
 

@@ -4,12 +4,12 @@
 // A tier of plain heap memory, done before the call returns: for tests, and the simplest example.
 #pragma once
 
+#include "base/mutex.h"
 #include "tier/slot_table.h"
 #include "tier/tier.h"
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
@@ -40,9 +40,10 @@ class MemoryTier final : public Tier {
 
     std::int64_t const capacity_bytes_;
     SlotTable slots_;
-    std::mutex guard_;  ///< of what follows
-    std::int64_t used_bytes_ = 0;
-    std::unordered_map<std::int64_t, std::unique_ptr<std::byte[]>> blocks_;
+    Mutex guard_;
+    std::int64_t used_bytes_ SPILLWAY_GUARDED_BY(guard_) = 0;
+    std::unordered_map<std::int64_t, std::unique_ptr<std::byte[]>> blocks_
+        SPILLWAY_GUARDED_BY(guard_);
 };
 
 }  // namespace spillway

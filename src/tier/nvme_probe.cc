@@ -3,6 +3,8 @@
 
 #include "tier/nvme_probe.h"
 
+#include "base/mutex.h"
+
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -10,7 +12,6 @@
 #include <chrono>
 #include <cstring>
 #include <map>
-#include <mutex>
 
 namespace spillway {
 
@@ -155,13 +156,14 @@ IoShape probe_io(BlockFile const& file) {
 }
 
 IoShape probe_io_once(BlockFile& file) {
-    static std::mutex mutex;
-    static std::map<dev_t, IoShape> known;  // what a drive wants does not change meanwhile
+    static Mutex mutex;
+    // What a drive wants does not change meanwhile.
+    static std::map<dev_t, IoShape> known SPILLWAY_GUARDED_BY(mutex);
     struct stat status {};
     if (fstat(file.fd(), &status) != 0) {
         return {};
     }
-    std::lock_guard const lock(mutex);
+    MutexLock const lock(mutex);
     auto const at = known.find(status.st_dev);
     if (at != known.end()) {
         return at->second;

@@ -4,6 +4,7 @@
 #include "tier/nvme_tier.h"
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/units.h"
 #include "memory/extent_pool.h"
 #include "tier/block_file.h"
@@ -18,7 +19,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <mutex>
 
 namespace spillway {
 
@@ -43,6 +43,7 @@ class NvmeTier final : public Tier {
           owner_(::getpid()),
           file_(std::move(file)),
           pool_(capacity_bytes, kBlockAlign),
+          capacity_bytes_(pool_.capacity_bytes()),
           engine_(std::move(engine)) {}
 
     ~NvmeTier() override;
@@ -51,7 +52,7 @@ class NvmeTier final : public Tier {
     [[nodiscard]] std::int64_t alignment() const override {
         return file_.direct() ? kBlockAlign : 1;
     }
-    [[nodiscard]] std::int64_t capacity_bytes() const override { return pool_.capacity_bytes(); }
+    [[nodiscard]] std::int64_t capacity_bytes() const override { return capacity_bytes_; }
 
     void store(Reservation const& room, std::span<std::byte const> from, TierDone done) override;
     void load(Reservation const& room, std::span<std::byte> to, TierDone done) override;
@@ -70,7 +71,7 @@ class NvmeTier final : public Tier {
   private:
     [[nodiscard]] Result<std::int64_t> take_slot(std::int64_t size_bytes) override;
     void give_slot_back(std::int64_t slot) noexcept override;
-    [[nodiscard]] Result<void> grow_to(std::int64_t end);
+    [[nodiscard]] Result<void> grow_to(std::int64_t end) SPILLWAY_REQUIRES(place_guard_);
     void start(
         Direction way, Reservation const& room, std::byte* memory, std::int64_t size, TierDone done
     );
@@ -81,9 +82,10 @@ class NvmeTier final : public Tier {
     std::int64_t const block_bytes_;
     pid_t const owner_;
     SlotTable slots_;
-    std::mutex place_guard_;  ///< of `file_`'s growth and of `pool_`
-    BlockFile file_;
-    ExtentPool pool_;
+    Mutex place_guard_;
+    BlockFile file_;  ///< grows with `place_guard_` held
+    ExtentPool pool_ SPILLWAY_GUARDED_BY(place_guard_);
+    std::int64_t const capacity_bytes_;
     std::unique_ptr<IoEngine> engine_;  ///< last: its threads use all of the above
 };
 
@@ -100,7 +102,7 @@ NvmeTier::~NvmeTier() {
 }
 
 Result<std::int64_t> NvmeTier::take_slot(std::int64_t size_bytes) {
-    std::lock_guard const lock(place_guard_);
+    MutexLock const lock(place_guard_);
     std::optional<std::int64_t> const first = pool_.take(size_bytes);
     if (!first) {
         return Error{
@@ -140,7 +142,7 @@ void NvmeTier::give_slot_back(std::int64_t slot) noexcept {
     if (forked()) {
         return;
     }
-    std::lock_guard const lock(place_guard_);
+    MutexLock const lock(place_guard_);
     SlotTable::Place const place = slots_.remove(slot);
     pool_.give_back(place.first, place.size_bytes);
 }

@@ -42,7 +42,7 @@ Result<std::unique_ptr<IoEngine>> PreadPool::make(EngineOptions const& options) 
 
 PreadPool::~PreadPool() {
     {
-        std::lock_guard const lock(guard_);
+        MutexLock const lock(guard_);
         stopping_ = true;
     }
     changed_.notify_all();
@@ -67,7 +67,7 @@ Result<void> PreadPool::register_memory(std::span<std::byte>) {
 
 void PreadPool::start(std::unique_ptr<FileTransfer> transfer) {
     {
-        std::lock_guard const lock(guard_);
+        MutexLock const lock(guard_);
         waiting_[static_cast<std::size_t>(transfer->way)].push(transfer.get());
         static_cast<void>(transfer.release());  // owned by the threads until `end_piece`
     }
@@ -76,23 +76,25 @@ void PreadPool::start(std::unique_ptr<FileTransfer> transfer) {
 
 void PreadPool::run(Worker const& worker) {
     enter_io_thread("spillway-file");
-    std::unique_lock lock(guard_);
+    MutexLock const lock(guard_);
     while (true) {
         Piece piece;
         if (take_piece(piece)) {
-            lock.unlock();
-            Result<void> const result = move(piece, worker.staging);
-            lock.lock();
-            end_piece(piece, result, lock);
+            Result<void> result;
+            {
+                MutexUnlock const unlocked(guard_);
+                result = move(piece, worker.staging);
+            }
+            end_piece(piece, result);
         } else if (stopping_) {
             return;
         } else {
-            changed_.wait(lock);
+            changed_.wait(guard_);
         }
     }
 }
 
-/// The next piece of the direction whose turn it is, else of the other. Under the lock.
+/// The next piece of the direction whose turn it is, else of the other.
 bool PreadPool::take_piece(Piece& piece) {
     turn_ = turn_ == Direction::store ? Direction::load : Direction::store;
     auto const mine = static_cast<std::size_t>(turn_);
@@ -113,9 +115,7 @@ bool PreadPool::take_piece(Piece& piece) {
     return true;
 }
 
-void PreadPool::end_piece(
-    Piece const& piece, Result<void> const& result, std::unique_lock<std::mutex>& lock
-) {
+void PreadPool::end_piece(Piece const& piece, Result<void> const& result) {
     FileTransfer& transfer = *piece.transfer;
     --transfer.open_pieces;
     if (!result.ok()) {
@@ -126,10 +126,9 @@ void PreadPool::end_piece(
         }
     }
     if (!transfer.queued && transfer.open_pieces == 0) {
-        lock.unlock();
+        MutexUnlock const unlocked(guard_);
         std::unique_ptr<FileTransfer> const owner(&transfer);
         owner->finished(*owner);
-        lock.lock();
     }
 }
 

@@ -6,13 +6,12 @@
 // become a second copy of what was moved out of memory.
 #pragma once
 
+#include "base/mutex.h"
 #include "tier/block_file.h"
 #include "tier/transfer.h"
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
@@ -43,10 +42,9 @@ class PreadPool final : public IoEngine {
 
     explicit PreadPool(EngineOptions const& options) : options_(options) {}
     void run(Worker const& worker);
-    [[nodiscard]] bool take_piece(Piece& piece);
-    void end_piece(
-        Piece const& piece, Result<void> const& result, std::unique_lock<std::mutex>& lock
-    );
+    [[nodiscard]] bool take_piece(Piece& piece) SPILLWAY_REQUIRES(guard_);
+    /// Lets the lock go for the `finished` of its transfer.
+    void end_piece(Piece const& piece, Result<void> const& result) SPILLWAY_REQUIRES(guard_);
 
     [[nodiscard]] Result<void> move(Piece const& piece, AlignedBuffer const& staging) const;
     [[nodiscard]] Result<void> store(Piece const& piece, AlignedBuffer const& staging) const;
@@ -59,11 +57,11 @@ class PreadPool final : public IoEngine {
     EngineOptions const options_;
     std::vector<Worker> workers_;
 
-    std::mutex guard_;  ///< of what follows, and of the engine's part of every transfer
-    std::condition_variable changed_;
-    Chain<FileTransfer> waiting_[2];
-    Direction turn_ = Direction::store;
-    bool stopping_ = false;
+    Mutex guard_;  ///< also of the engine's part of every transfer
+    ConditionVariable changed_;
+    Chain<FileTransfer> waiting_[2] SPILLWAY_GUARDED_BY(guard_);
+    Direction turn_ SPILLWAY_GUARDED_BY(guard_) = Direction::store;
+    bool stopping_ SPILLWAY_GUARDED_BY(guard_) = false;
 };
 
 }  // namespace spillway

@@ -36,7 +36,7 @@ RateLimitedTier::RateLimitedTier(
 
 RateLimitedTier::~RateLimitedTier() {
     {
-        std::lock_guard const lock(guard_);
+        MutexLock const lock(guard_);
         stopping_ = true;
     }
     changed_.notify_all();
@@ -45,13 +45,13 @@ RateLimitedTier::~RateLimitedTier() {
 }
 
 void RateLimitedTier::end_limits() noexcept {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     is_limited_ = false;
     changed_.notify_all();
 }
 
 void RateLimitedTier::look_at_clock() {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     changed_.notify_all();
 }
 
@@ -60,7 +60,7 @@ Result<std::int64_t> RateLimitedTier::take_slot(std::int64_t size_bytes) {
     if (!room.ok()) {
         return room.error();
     }
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     std::int64_t const slot = slots_.add(0, size_bytes, size_bytes, 0);
     rooms_.emplace(slot, std::move(room).value());
     return slot;
@@ -68,7 +68,7 @@ Result<std::int64_t> RateLimitedTier::take_slot(std::int64_t size_bytes) {
 
 void RateLimitedTier::give_slot_back(std::int64_t slot) noexcept {
     Reservation room;  // handed back after the lock: the wrapped tier has one of its own
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     slots_.remove(slot);
     auto const at = rooms_.find(slot);
     room = std::move(at->second);
@@ -76,7 +76,7 @@ void RateLimitedTier::give_slot_back(std::int64_t slot) noexcept {
 }
 
 Reservation const& RateLimitedTier::room_of(std::int64_t slot) const {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     return rooms_.at(slot);
 }
 
@@ -105,14 +105,14 @@ TierDone RateLimitedTier::enter(
         done(Error{slot.error().code, slot.error().what, name()});
         return nullptr;
     }
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     Flow* const flow = &flows_[index_of(way)].emplace_back(Flow{
         .slot = room.slot(),
         .done = std::move(done),
         .took_ns = (Bytes{size_bytes} / rate_).count,
         .started_ns = now_ns_()});
     return [this, flow](Result<void> outcome) {  // it stays put in the deque until it has ended
-        std::lock_guard const ended(guard_);
+        MutexLock const ended(guard_);
         flow->tier_ended_ns = now_ns_();
         flow->outcome = std::move(outcome);
         changed_.notify_all();
@@ -121,15 +121,15 @@ TierDone RateLimitedTier::enter(
 
 void RateLimitedTier::run() {
     enter_io_thread("spillway-link");
-    std::unique_lock lock(guard_);
+    MutexLock const lock(guard_);
     while (true) {
-        if (end_first(Direction::store, lock) || end_first(Direction::load, lock)) {
+        if (end_first(Direction::store) || end_first(Direction::load)) {
             continue;
         }
         if (stopping_ && flows_[0].empty() && flows_[1].empty()) {
             return;
         }
-        wait(lock);
+        wait();
     }
 }
 
@@ -138,9 +138,8 @@ std::int64_t RateLimitedTier::end_of(Flow const& flow, Direction way) const {
     return std::max(begun_ns + flow.took_ns, flow.tier_ended_ns);
 }
 
-/// Ends the first block of a direction if its time has come. Called with the lock held, which is
-/// let go of for its `done`.
-bool RateLimitedTier::end_first(Direction way, std::unique_lock<std::mutex>& lock) {
+/// Ends the first block of a direction if its time has come.
+bool RateLimitedTier::end_first(Direction way) {
     std::deque<Flow>& flows = flows_[index_of(way)];
     if (flows.empty() || !flows.front().outcome) {
         return false;
@@ -152,15 +151,14 @@ bool RateLimitedTier::end_first(Direction way, std::unique_lock<std::mutex>& loc
     last_end_ns_[index_of(way)] = end_ns;
     Flow flow = std::move(flows.front());
     flows.pop_front();
-    lock.unlock();
+    MutexUnlock const unlocked(guard_);
     slots_.end(flow.slot, way, flow.outcome->ok());
     flow.done(std::move(*flow.outcome));
-    lock.lock();
     return true;
 }
 
 /// Until something changes, or the first end that is known is due.
-void RateLimitedTier::wait(std::unique_lock<std::mutex>& lock) {
+void RateLimitedTier::wait() {
     constexpr auto kNone = std::numeric_limits<std::int64_t>::max();
     std::int64_t due_ns = kNone;
     for (Direction const way : kWays) {
@@ -170,9 +168,9 @@ void RateLimitedTier::wait(std::unique_lock<std::mutex>& lock) {
         }
     }
     if (due_ns == kNone) {
-        changed_.wait(lock);
+        changed_.wait(guard_);
     } else {
-        changed_.wait_for(lock, std::chrono::nanoseconds(due_ns - now_ns_()));
+        changed_.wait_for(guard_, std::chrono::nanoseconds(due_ns - now_ns_()));
     }
 }
 

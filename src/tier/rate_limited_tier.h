@@ -6,15 +6,14 @@
 #pragma once
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/units.h"
 #include "tier/slot_table.h"
 #include "tier/tier.h"
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -80,22 +79,25 @@ class RateLimitedTier final : public Tier {
         Reservation const& room, Direction way, std::int64_t size_bytes, TierDone done
     );
     void run();
-    [[nodiscard]] std::int64_t end_of(Flow const& flow, Direction way) const;
-    bool end_first(Direction way, std::unique_lock<std::mutex>& lock);
-    void wait(std::unique_lock<std::mutex>& lock);
+    [[nodiscard]] std::int64_t end_of(Flow const& flow, Direction way) const
+        SPILLWAY_REQUIRES(guard_);
+    /// Lets the lock go for the `done` of the block.
+    bool end_first(Direction way) SPILLWAY_REQUIRES(guard_);
+    void wait() SPILLWAY_REQUIRES(guard_);
 
     std::unique_ptr<Tier> const wrapped_;
     BytesPerSec const rate_;
     std::function<std::int64_t()> const now_ns_;
     SlotTable slots_;
 
-    mutable std::mutex guard_;  ///< of what follows
-    std::condition_variable changed_;
-    std::unordered_map<std::int64_t, Reservation> rooms_;  ///< of the wrapped tier, by our slot
-    std::deque<Flow> flows_[2];                            ///< by Direction, in order
-    std::int64_t last_end_ns_[2];
-    bool stopping_ = false;
-    bool is_limited_ = true;
+    mutable Mutex guard_;
+    ConditionVariable changed_;
+    /// Of the wrapped tier, by our slot.
+    std::unordered_map<std::int64_t, Reservation> rooms_ SPILLWAY_GUARDED_BY(guard_);
+    std::deque<Flow> flows_[2] SPILLWAY_GUARDED_BY(guard_);  ///< by Direction, in order
+    std::int64_t last_end_ns_[2] SPILLWAY_GUARDED_BY(guard_);
+    bool stopping_ SPILLWAY_GUARDED_BY(guard_) = false;
+    bool is_limited_ SPILLWAY_GUARDED_BY(guard_) = true;
     std::thread teller_;  ///< last: it uses all of the above
 };
 

@@ -18,7 +18,7 @@ std::size_t index_of(Direction way) {
 std::int64_t SlotTable::add(
     std::int64_t place, std::int64_t size_bytes, std::int64_t rounded_bytes, std::int64_t pieces
 ) {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     std::int64_t number = std::ssize(slots_);
     if (unused_.empty()) {
         slots_.emplace_back();
@@ -40,7 +40,7 @@ std::int64_t SlotTable::add(
 }
 
 SlotTable::Place SlotTable::remove(std::int64_t number) noexcept {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     TierSlot& slot = slots_[static_cast<std::size_t>(number)];
     SPILLWAY_ASSERT(slot.taken, "a slot is given back twice");
     SPILLWAY_ASSERT(
@@ -54,7 +54,7 @@ SlotTable::Place SlotTable::remove(std::int64_t number) noexcept {
 }
 
 Result<TierSlot*> SlotTable::begin(std::int64_t number, Direction way, std::int64_t size_bytes) {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     SPILLWAY_ASSERT(number >= 0 && number < std::ssize(slots_), "no such slot");
     TierSlot& slot = slots_[static_cast<std::size_t>(number)];
     SPILLWAY_ASSERT(slot.taken, "a store or load needs a reservation");
@@ -80,7 +80,7 @@ Result<TierSlot*> SlotTable::begin(std::int64_t number, Direction way, std::int6
 }
 
 void SlotTable::end(std::int64_t number, Direction way, bool ok) noexcept {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     TierSlot& slot = slots_[static_cast<std::size_t>(number)];
     bool const is_store = way == Direction::store;
     if (is_store) {
@@ -100,7 +100,7 @@ void SlotTable::end(std::int64_t number, Direction way, bool ok) noexcept {
 }
 
 TierCounters SlotTable::counters() const {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     TierCounters now = counters_;
     for (Direction const way : {Direction::store, Direction::load}) {
         if (in_flight_[index_of(way)] > 0) {
@@ -113,7 +113,7 @@ TierCounters SlotTable::counters() const {
 }
 
 SlotTable::Place SlotTable::place_of(std::int64_t number) const {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     SPILLWAY_ASSERT(number >= 0 && number < std::ssize(slots_), "no such slot");
     TierSlot const& slot = slots_[static_cast<std::size_t>(number)];
     SPILLWAY_ASSERT(slot.taken, "only a reserved slot has a place");
@@ -121,7 +121,7 @@ SlotTable::Place SlotTable::place_of(std::int64_t number) const {
 }
 
 Result<TierSlot const*> SlotTable::at_rest(std::int64_t number) const {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     TierSlot const& slot = slots_[static_cast<std::size_t>(number)];
     if (!slot.taken || !slot.stored || slot.stores_in_flight + slot.loads_in_flight > 0) {
         return Error{Errc::bad_argument, "no block lies there, or it is under way", ""};

@@ -5,13 +5,13 @@
 // was stored, its checksums, what is under way, and the counters.
 #pragma once
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "tier/tier.h"
 
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <vector>
 
 namespace spillway {
@@ -72,12 +72,14 @@ class SlotTable {
   private:
     using Clock = std::chrono::steady_clock;
 
-    mutable std::mutex guard_;
-    std::deque<TierSlot> slots_;
-    std::vector<std::int64_t> unused_;
-    TierCounters counters_;
-    int in_flight_[2] = {0, 0};             ///< by Direction
-    Clock::time_point busy_since_[2] = {};  ///< of directions with something in flight
+    mutable Mutex guard_;
+    /// Checksums are their store's or loads'.
+    std::deque<TierSlot> slots_ SPILLWAY_GUARDED_BY(guard_);
+    std::vector<std::int64_t> unused_ SPILLWAY_GUARDED_BY(guard_);
+    TierCounters counters_ SPILLWAY_GUARDED_BY(guard_);
+    int in_flight_[2] SPILLWAY_GUARDED_BY(guard_) = {0, 0};  ///< by Direction
+    /// Of directions with something in flight.
+    Clock::time_point busy_since_[2] SPILLWAY_GUARDED_BY(guard_) = {};
 };
 
 }  // namespace spillway

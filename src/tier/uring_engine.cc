@@ -63,6 +63,7 @@ Result<void> UringEngine::prepare() {
     staging_ = std::move(staging).value();
     std::span const whole{staging_.data(), static_cast<std::size_t>(staging_.size_bytes())};
     if (register_memory(whole).ok()) {
+        MutexLock const lock(guard_);
         staging_buffer_ = buffer_holding(whole.data(), staging_.size_bytes());
     }
     return {};
@@ -73,7 +74,7 @@ UringEngine::~UringEngine() {
         return;
     }
     {
-        std::lock_guard const lock(guard_);
+        MutexLock const lock(guard_);
         stopping_ = true;
     }
     ::eventfd_write(wake_fd_.get(), 1);
@@ -83,7 +84,7 @@ UringEngine::~UringEngine() {
 void UringEngine::start(std::unique_ptr<FileTransfer> transfer) {
     bool was_empty = false;
     {
-        std::lock_guard const lock(guard_);
+        MutexLock const lock(guard_);
         transfer->buffer = buffer_holding(transfer->memory, transfer->size_bytes);
         was_empty = inbox_.empty();
         inbox_.push(transfer.release());  // owned by the thread until `end_piece`
@@ -97,7 +98,7 @@ Result<void> UringEngine::register_memory(std::span<std::byte> memory) {
     if (std::ssize(memory) > kMostRegistered || memory.empty()) {
         return Error{Errc::unsupported, "a registered span has 1 byte to 1 GiB", options_.label};
     }
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     auto const free_one = std::find_if(
         registered_.begin(), registered_.end(), [](auto const& span) { return span.empty(); }
     );
@@ -113,7 +114,7 @@ Result<void> UringEngine::register_memory(std::span<std::byte> memory) {
 }
 
 void UringEngine::forget_memory(std::span<std::byte> memory) noexcept {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     for (std::size_t i = 0; i < registered_.size(); ++i) {
         if (registered_[i].data() == memory.data() && registered_[i].size() == memory.size()) {
             registered_[i] = {};
@@ -165,7 +166,7 @@ bool UringEngine::can_stop() const {
 }
 
 void UringEngine::take_inbox() {
-    std::lock_guard const lock(guard_);
+    MutexLock const lock(guard_);
     while (FileTransfer* const transfer = inbox_.pop()) {
         lane_of(transfer->way).waiting.push(transfer);
     }

@@ -5,13 +5,13 @@
 // flight, and sums them while the disk works.
 #pragma once
 
+#include "base/mutex.h"
 #include "tier/block_file.h"
 #include "tier/transfer.h"
 #include "tier/uring.h"
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
@@ -67,7 +67,8 @@ class UringEngine final : public IoEngine {
     void end_piece(Piece& piece);
     [[nodiscard]] bool can_stop() const;
 
-    [[nodiscard]] int buffer_holding(std::byte const* memory, std::int64_t size_bytes) const;
+    [[nodiscard]] int buffer_holding(std::byte const* memory, std::int64_t size_bytes) const
+        SPILLWAY_REQUIRES(guard_);
     [[nodiscard]] std::byte* staging_at(int index) const;
     Lane& lane_of(Direction way) { return lanes_[static_cast<std::size_t>(way)]; }
 
@@ -87,10 +88,11 @@ class UringEngine final : public IoEngine {
     Chain<Piece> to_sum_;
     Lane lanes_[2];
 
-    std::mutex guard_;  ///< of what follows
-    Chain<FileTransfer> inbox_;
-    bool stopping_ = false;
-    std::vector<std::span<std::byte>> registered_;  ///< by buffer index; empty where free
+    Mutex guard_;
+    Chain<FileTransfer> inbox_ SPILLWAY_GUARDED_BY(guard_);
+    bool stopping_ SPILLWAY_GUARDED_BY(guard_) = false;
+    /// By buffer index; empty where free.
+    std::vector<std::span<std::byte>> registered_ SPILLWAY_GUARDED_BY(guard_);
 
     std::thread thread_;
 };
