@@ -11,6 +11,7 @@ import unittest
 import check_docs
 import check_layers
 import check_lints
+import check_locks
 import check_sizes
 import counts
 import sources

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
 """Lock contracts (src/base/mutex.h), checked by Clang: what a mutex guards is used with it held. Of the
-torch-free folders; a source that meets no annotated mutex is not compiled. A std::mutex there is a
-fault too: nothing would be checked."""
+torch-free folders; what has no annotated mutex is not compiled. A std::mutex there is a fault too:
+nothing would be checked."""
 
 import concurrent.futures
 import os
@@ -16,7 +16,7 @@ import sources
 
 CLANG = "clang++-14"
 HEADER = "base/mutex.h"
-FLAGS = ["-std=c++20", "-fsyntax-only", "-Wthread-safety", "-Werror=thread-safety"]
+FLAGS = ["-std=c++20", "-fsyntax-only", "-Wno-pragma-once-outside-header", "-Wthread-safety", "-Werror=thread-safety"]
 # They see torch or CUDA, which Clang is not given here.
 OTHER = ("torch_driver", "train", "cuda_device")
 
@@ -33,16 +33,13 @@ def checked_files(root: pathlib.Path) -> list[str]:
             and path.endswith((".h", ".cc")) and not path.endswith("_test.cc")]
 
 
-def that_meet_a_mutex(root: pathlib.Path) -> list[str]:
-    """The sources that include the header, themselves or through others."""
-    files = checked_files(root)
-    includes = {path: {f"src/{name}" for name in _INCLUDE.findall((root / path).read_text())} for path in files}
-    met = {f"src/{HEADER}"}
-    while True:
-        more = {path for path in files if path not in met and includes[path] & met}
-        if not more:
-            return sorted(path for path in met if path.endswith(".cc"))
-        met |= more
+def units(root: pathlib.Path) -> list[str]:
+    """What is compiled: the sources that include the header, or whose own header does; and headers
+    that do and have no source."""
+    files = set(checked_files(root))
+    direct = {path for path in files if HEADER in _INCLUDE.findall((root / path).read_text())}
+    return sorted({path[:-2] + ".cc" if path.endswith(".h") and path[:-2] + ".cc" in files else path
+                   for path in direct})
 
 
 def own_faults(path: str, text: str) -> list[str]:
@@ -54,7 +51,7 @@ def own_faults(path: str, text: str) -> list[str]:
 
 
 def compile_faults(root: pathlib.Path, path: str) -> list[str]:
-    command = [CLANG, *FLAGS, "-Isrc", "-Iinclude", path]
+    command = [CLANG, *FLAGS, "-Isrc", "-Iinclude", "-xc++", path]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return []
@@ -65,7 +62,7 @@ def check(root: pathlib.Path = sources.ROOT) -> list[str]:
     found = [fault for path in checked_files(root) for fault in own_faults(path, (root / path).read_text())]
     try:
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            for faults in pool.map(lambda path: compile_faults(root, path), that_meet_a_mutex(root)):
+            for faults in pool.map(lambda path: compile_faults(root, path), units(root)):
                 found += faults
     except FileNotFoundError:
         found.append(f"{CLANG} is missing; `make setup` installs it")
