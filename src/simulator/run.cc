@@ -24,6 +24,7 @@ SimulatorRun::SimulatorRun(
       executor_(options),
       memory_(options),
       mover_(machine, how_, {trace, advice_, situation_, memory_, result_, [this] { deliver(); }}),
+      promises_(options_, memory_, mover_),
       random_(how.seed ^ 0x5deece66dU) {
     result_.log.options = options;
     result_.timeline.name = trace.name;
@@ -183,7 +184,7 @@ bool SimulatorRun::save(ValueId value, TraceValue const& what) {
 
 void SimulatorRun::compute(std::int64_t duration_ns) {
     deliver();
-    check_ledger();
+    promises_.check_held(executor_.ledger());
     std::int64_t const start_ns = mover_.now_ns();
     mover_.pass_time(start_ns + duration_ns);
     result_.compute_ns += duration_ns;
@@ -232,13 +233,7 @@ void SimulatorRun::drain() {
         deliver();
         mover_.finish_all();
     } while (mover_.has_queued() && memory_.verdict().ok());
-    LedgerView const ledger = executor_.ledger();
-    if (ledger.live_values != 0 || ledger.held_bytes != 0 ||
-        std::any_of(ledger.reserved_bytes.begin(), ledger.reserved_bytes.end(), [](auto bytes) {
-            return bytes != 0;
-        })) {
-        memory_.broken("the executor's ledger is not empty after every value was dropped");
-    }
+    promises_.check_empty(executor_.ledger());
 }
 
 Usage SimulatorRun::usage() {
@@ -261,11 +256,10 @@ bool SimulatorRun::make_room(std::int64_t size_bytes) {
             return false;
         }
         ++result_.shorts;
-        std::int64_t const faults_before = mover_.faults();
-        room_before_short_bytes_ = memory_.away_room_bytes();
+        promises_.short_begins();
         ask(Short{size_bytes, usage()});
         deliver();
-        check_short(size_bytes, faults_before);
+        promises_.short_answered(size_bytes, result_.ok);
     }
     return false;
 }
@@ -276,51 +270,6 @@ bool SimulatorRun::request(std::int64_t size_bytes) {
     }
     memory_.allocate(size_bytes);
     return going();
-}
-
-/// Promise 2, where no command failed; and a refusal has reasons.
-void SimulatorRun::check_short(std::int64_t size_bytes, std::int64_t faults_before) {
-    if (mover_.faults() != faults_before || !memory_.verdict()) {
-        return;
-    }
-    if (!result_.ok) {
-        check_refusal(size_bytes);
-    } else if (!memory_.fits(size_bytes)) {
-        memory_.broken(
-            "a short of " + std::to_string(size_bytes) + " bytes was answered without room: " +
-            std::to_string(memory_.used_bytes(Pool::device)) + " bytes used"
-        );
-    }
-}
-
-/// A refusal is only right when nothing that may leave is left.
-void SimulatorRun::check_refusal(std::int64_t size_bytes) {
-    if (options_.chooser == ChooserKind::keep_all || memory_.fits(size_bytes)) {
-        return;
-    }
-    if (memory_.droppable_bytes() > 0) {
-        memory_.broken("refused while values with a copy could be dropped");
-        return;
-    }
-    // What the reply itself stored has taken room; what it waited for has given some back since.
-    std::int64_t const room = std::min(room_before_short_bytes_, memory_.away_room_bytes());
-    std::int64_t const storable = memory_.storable_bytes(room);
-    if (mover_.tier_faults() == 0 && storable > 0) {
-        memory_.broken(
-            "refused while a value of " + std::to_string(storable) + " bytes could be stored"
-        );
-    }
-}
-
-/// When nothing is under way to the executor, it counts what is.
-void SimulatorRun::check_ledger() {
-    LedgerView const ledger = executor_.ledger();
-    if (mover_.is_quiet() && ledger.held_bytes != memory_.held_bytes()) {
-        memory_.broken(
-            "the executor counts " + std::to_string(ledger.held_bytes) + " held bytes, there are " +
-            std::to_string(memory_.held_bytes())
-        );
-    }
 }
 
 void SimulatorRun::record(LogEntry entry) {

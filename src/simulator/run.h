@@ -1,13 +1,14 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// One simulated run: the program, which makes events point by point, as a driver would, and checks
-// that the answers keep the executor's promises.
+// One simulated run: the program, which makes events point by point, as a driver would, and has the
+// answers checked (promises.h).
 #pragma once
 
 #include "executor/event_log.h"
 #include "executor/executor.h"
 #include "simulator/memory.h"
+#include "simulator/promises.h"
 #include "simulator/save_advice.h"
 #include "simulator/simulator.h"
 #include "simulator/situation.h"
@@ -57,9 +58,6 @@ class SimulatorRun {
     /// Makes room for an allocation, as a capped allocator does. False: refused.
     [[nodiscard]] bool make_room(std::int64_t size_bytes);
     [[nodiscard]] bool request(std::int64_t size_bytes);
-    void check_short(std::int64_t size_bytes, std::int64_t faults_before);
-    void check_refusal(std::int64_t size_bytes);
-    void check_ledger();
 
     // Events.
     void record(LogEntry entry);
@@ -77,6 +75,7 @@ class SimulatorRun {
     VirtualMemory memory_;
     SimulationResult result_;
     VirtualMover mover_;
+    Promises promises_;
     std::mt19937_64 random_;
 
     std::vector<bool> live_;  ///< by place in the trace
@@ -84,7 +83,6 @@ class SimulatorRun {
     std::int64_t first_value_ = 0;  ///< the id of this step's value 0
     bool in_phase_ = false;
     Phase phase_ = Phase::setup;
-    std::int64_t room_before_short_bytes_ = 0;
     std::int64_t needs_ = 0;
 };
 
