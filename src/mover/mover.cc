@@ -91,6 +91,8 @@ void Mover::start_threads() {
     );
 }
 
+static_assert(alignof(Mover) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__, "it is deleted as it was made");
+
 void Mover::operator delete(Mover* mover, std::destroying_delete_t) {
     if (mover->owner_ == ::getpid()) {  // else the threads are the parent's
         mover->~Mover();
