@@ -46,44 +46,18 @@ at::Tensor view_of(c10::Storage storage, Geometry const& geometry) {
 
 }  // namespace
 
-Registry::Registry(std::shared_ptr<Device> device, TorchPlace place, std::int64_t min_value_bytes)
+Registry::Registry(
+    std::shared_ptr<Device> device,
+    TorchPlace place,
+    OwnedStorages const& owned,
+    std::int64_t min_value_bytes
+)
     : owner_(std::move(device)),
       device_(*owner_),
       place_(place),
+      owned_(owned),
       min_value_bytes_(min_value_bytes),
       plain_keys_(keys_of_plain_tensor(place.device)) {}
-
-std::int64_t Registry::own(
-    std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names
-) {
-    std::lock_guard const lock(mutex_);
-    std::erase_if(owned_, [](auto const& item) { return item.second.storage.expired(); });
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-        at::Tensor const& tensor = tensors[i];
-        if (!tensor.defined() || !tensor.has_storage()) {
-            continue;
-        }
-        std::int32_t name = -1;
-        if (keeps_saves_ && i < names.size() && !names[i].empty()) {
-            auto const [at, is_new] = names_.try_emplace(names[i], 0);
-            at->second = is_new ? saves_.add_name(names[i]) : at->second;
-            name = at->second;
-        }
-        owned_.insert_or_assign(
-            tensor.storage().unsafeGetStorageImpl(),
-            Owned{tensor.storage().getWeakStorageImpl(), name}
-        );
-    }
-    std::int64_t outside_bytes = 0;
-    for (auto const& [impl, owned] : owned_) {
-        auto const storage = owned.storage.lock();
-        if (storage.defined() && storage->device() == place_.device &&
-            !device_.owns(storage->data())) {
-            outside_bytes += static_cast<std::int64_t>(storage->nbytes());
-        }
-    }
-    return outside_bytes;
-}
 
 /// Called with the mutex held.
 Stay Registry::stay_of(at::Tensor const& tensor, c10::StorageImpl const& storage) const {
@@ -94,7 +68,7 @@ Stay Registry::stay_of(at::Tensor const& tensor, c10::StorageImpl const& storage
     if (storage.device() != place_.device) {
         return Stay::other_device;
     }
-    if (owned_.count(const_cast<c10::StorageImpl*>(&storage)) != 0) {
+    if (owned_.has(storage)) {
         return Stay::owned;
     }
     if (size_bytes < min_value_bytes_) {
@@ -112,15 +86,13 @@ void Registry::log_save(SavedHook const& hook, c10::StorageImpl const& storage, 
     if (!keeps_saves_) {
         return;
     }
-    auto const owned =
-        stay == Stay::owned ? owned_.find(const_cast<c10::StorageImpl*>(&storage)) : owned_.end();
     saves_.add(
         {.node = hook.node_number_,
          .origin = hook.origin_,
          .value = hook.value_,
          .size_bytes = static_cast<std::int64_t>(storage.nbytes()),
          .stay = stay,
-         .name = owned == owned_.end() ? -1 : owned->second.name}
+         .name = stay == Stay::owned ? owned_.name_of(storage) : nullptr}
     );
 }
 
@@ -225,7 +197,7 @@ SaverClass Registry::class_of_save(SavedHook const& hook, at::Tensor const& tens
     return class_of(
         {tensor, hook.is_output_, hook.node_number_},
         [this](c10::StorageImpl const& storage) {
-            return owned_.count(const_cast<c10::StorageImpl*>(&storage)) != 0;
+            return owned_.has(storage);
         }
     );
 }

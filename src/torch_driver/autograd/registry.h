@@ -13,6 +13,7 @@
 #include "torch_driver/autograd/saved_hook.h"
 #include "torch_driver/autograd/tensor_classes.h"
 #include "torch_driver/device/session_device.h"
+#include "torch_driver/states/owned_storages.h"
 #include "trace/slot.h"
 
 #include <ATen/core/Tensor.h>
@@ -54,13 +55,12 @@ struct SavedValue {
 /// Thread  any; one mutex, never held while torch allocates
 class Registry final : public Driver {
   public:
-    Registry(std::shared_ptr<Device> device, TorchPlace place, std::int64_t min_value_bytes);
-
-    /// Storages that are not activations; further calls add to them. Returns the bytes of those
-    /// that live and that the device's allocator did not give.
-    /// `names`, where given, are theirs, for people.
-    [[nodiscard]] std::int64_t own(
-        std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names
+    /// What is in `owned`, which outlives it, is not moved.
+    Registry(
+        std::shared_ptr<Device> device,
+        TorchPlace place,
+        OwnedStorages const& owned,
+        std::int64_t min_value_bytes
     );
 
     /// What became of a tensor that was saved.
@@ -167,11 +167,6 @@ class Registry final : public Driver {
         std::int32_t saved = 0;  ///< values since the pass began
     };
 
-    struct Owned {
-        c10::weak_intrusive_ptr<c10::StorageImpl> storage;
-        std::int32_t name = -1;
-    };
-
     [[nodiscard]] Stay stay_of(at::Tensor const& tensor, c10::StorageImpl const& storage) const;
     [[nodiscard]] SaverClass class_of_save(SavedHook const& hook, at::Tensor const& tensor) const;
     [[nodiscard]] Filed file_again(SavedValue& entry, SaverClass const& saver) const;
@@ -195,14 +190,13 @@ class Registry final : public Driver {
     std::shared_ptr<Device> const owner_;  ///< shared with the blocks that came back
     Device& device_;
     TorchPlace const place_;
+    OwnedStorages const& owned_;
     std::int64_t const min_value_bytes_;
     c10::DispatchKeySet const plain_keys_;
     /// Shared with what the mover holds.
     std::shared_ptr<WrappedStorages> const wrapped_ = std::make_shared<WrappedStorages>();
 
     mutable std::mutex mutex_;
-    std::unordered_map<c10::StorageImpl*, Owned> owned_;
-    std::unordered_map<std::string, std::int32_t> names_;  ///< in the log
     SaveLog saves_;
     bool keeps_saves_ = false;
     bool tells_classes_ = false;

@@ -100,11 +100,6 @@ std::string told(Save const& save, std::map<ValueId, History> const& histories) 
 
 }  // namespace
 
-std::int32_t SaveLog::add_name(std::string name) {
-    names_.push_back(std::move(name));
-    return static_cast<std::int32_t>(names_.size()) - 1;
-}
-
 void SaveLog::add(Save const& save) {
     if (saves_.size() == kMostSaves) {
         saves_.erase(saves_.begin(), saves_.begin() + kMostSaves / 2);
@@ -114,8 +109,8 @@ void SaveLog::add(Save const& save) {
 
 /// Of each save, in their order.
 std::vector<std::string> SaveLog::places() const {
-    auto const name_of = [this](Save const& save) {
-        return save.name < 0 ? std::string() : names_[static_cast<std::size_t>(save.name)];
+    auto const name_of = [](Save const& save) {
+        return save.name == nullptr ? std::string() : *save.name;
     };
     std::unordered_map<std::uint64_t, std::string> module_of_node;
     std::vector<std::optional<std::string>> after(saves_.size());
@@ -164,8 +159,7 @@ std::string SaveLog::explain(std::string const& module, std::map<ValueId, Histor
         bool const has_left =
             save.value.valid() && history != histories.end() && history->second.left;
         left_bytes += has_left && !is_again ? save.size_bytes : 0;
-        std::string const what =
-            save.name >= 0 ? names_[static_cast<std::size_t>(save.name)] : save.origin.name();
+        std::string const what = save.name != nullptr ? *save.name : save.origin.name();
         std::string const size = format_size(save.size_bytes);
         char line[512];
         std::snprintf(

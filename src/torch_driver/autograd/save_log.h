@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,14 +37,12 @@ struct Save {
     ValueId value;  ///< where it may leave
     std::int64_t size_bytes = 0;
     Stay stay = Stay::may_leave;
-    std::int32_t name = -1;  ///< which owned tensor it is
+    std::shared_ptr<std::string const> name = nullptr;  ///< of an owned tensor that has one
 };
 
 /// Thread  not thread-safe: the registry's mutex guards it
 class SaveLog {
   public:
-    /// Of what is owned: "transformer.h.0.mlp.c_fc.weight".
-    [[nodiscard]] std::int32_t add_name(std::string name);
     void begin_pass() { saves_.clear(); }
     /// Forgets the oldest where one forward has some hundred thousand, as in a session that is
     /// entered for a whole training and never told of a step.
@@ -59,7 +58,6 @@ class SaveLog {
   private:
     [[nodiscard]] std::vector<std::string> places() const;
 
-    std::vector<std::string> names_;
     std::vector<Save> saves_;
 };
 

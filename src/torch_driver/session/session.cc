@@ -29,8 +29,16 @@ std::unique_ptr<Session> Session::open(SessionOptions const& options) {
     return std::unique_ptr<Session>(new Session(std::move(opened)));
 }
 
-void Session::own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names) {
-    impl_->own(tensors, names);
+void Session::own(
+    std::vector<at::Tensor> const& tensors,
+    std::vector<std::string> const& names,
+    std::vector<OwnedKind> const& kinds
+) {
+    impl_->own(tensors, names, kinds);
+}
+
+OwnedBytes Session::owned_bytes() const {
+    return impl_->owned().bytes();
 }
 
 std::string Session::explain(std::string const& module) const {

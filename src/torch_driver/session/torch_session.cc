@@ -154,9 +154,11 @@ TorchSession::TorchSession(
 )
     : device_(std::move(device.device)),
       pool_limit_(std::move(device.pool_limit)),
+      owned_(device_, device.place.device),
       registry_(
           device_,
           device.place,
+          owned_,
           session.min_value_bytes < 0 ? kMinValueBytes : session.min_value_bytes
       ),
       loop_(std::make_unique<Loop>(std::move(options), device_, std::move(mover), registry_)),
@@ -440,9 +442,12 @@ void* TorchSession::allocate(std::int64_t size_bytes) {
 }
 
 void TorchSession::own(
-    std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names
+    std::vector<at::Tensor> const& tensors,
+    std::vector<std::string> const& names,
+    std::vector<OwnedKind> const& kinds
 ) {
-    std::int64_t const outside_bytes = registry_.own(tensors, names) + coded_bytes_;
+    owned_.add(tensors, names, kinds);
+    std::int64_t const outside_bytes = owned_.outside_bytes() + coded_bytes_;
     estimate_.own(tensors, *device_);
     std::int64_t const limit = device_->limit_bytes();
     if (limit > 0 && outside_bytes >= limit) {

@@ -16,6 +16,7 @@
 #include "torch_driver/device/session_device.h"
 #include "torch_driver/session/forks.h"
 #include "torch_driver/session/step_estimate.h"
+#include "torch_driver/states/owned_storages.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/FunctionRef.h>
@@ -120,7 +121,12 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     [[nodiscard]] std::shared_ptr<Device> const& device() const { return device_; }
     [[nodiscard]] Loop& loop() { return *loop_; }
     /// Throws  BadOption: they leave nothing of the device budget
-    void own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names = {});
+    void own(
+        std::vector<at::Tensor> const& tensors,
+        std::vector<std::string> const& names = {},
+        std::vector<OwnedKind> const& kinds = {}
+    );
+    [[nodiscard]] OwnedStorages const& owned() const { return owned_; }
     [[nodiscard]] Report report();
     [[nodiscard]] std::optional<Refusal> last_refusal() { return loop_->last_refusal(); }
     /// An optimizer's step begins, which will allocate `state_bytes` that stay; 0: not known.
@@ -155,6 +161,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
 
     std::shared_ptr<Device> device_;
     std::shared_ptr<void> pool_limit_;
+    OwnedStorages owned_;
     Registry registry_;
     std::unique_ptr<Loop> loop_;
     std::mutex rule_mutex_;
