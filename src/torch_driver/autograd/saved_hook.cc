@@ -13,11 +13,9 @@
 #include <ATen/SequenceNumber.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
-#include <c10/util/Type.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <string>
 #include <string_view>
 #include <typeinfo>
 
@@ -53,21 +51,12 @@ Origin origin_of(at::Tensor const& tensor) {
 
 }  // namespace
 
-std::string Origin::name() const {
-    if (node == nullptr) {
-        return "input";
-    }
-    std::string full = c10::demangle(node->name());
-    std::size_t const last = full.rfind("::");
-    return last == std::string::npos ? full : full.substr(last + 2);
-}
-
 SavedHook::SavedHook(std::shared_ptr<TorchSession> session)
     : session_(std::move(session)), storage_(c10::intrusive_ptr<c10::StorageImpl>()) {}
 
 SavedHook::~SavedHook() {
     if (value_.valid()) {
-        session_->registry().forget(*this);
+        session_->saved_tensors().forget(*this);
     }
     let_go_of_original(std::move(original_));
 }
@@ -141,7 +130,8 @@ at::Tensor SavedHook::hand_out(at::Tensor tensor, bool is_of_torch) {
     }
     bool const is_itself = !is_wrapped_ && !value_.valid();   // as plain autograd keeps it
     bool const is_new_each_time = is_output_ && is_wrapped_;  // there, too
-    if (is_of_torch || is_itself || is_new_each_time || !session_->registry().is_plain(tensor)) {
+    if (is_of_torch || is_itself || is_new_each_time ||
+        !session_->saved_tensors().eligibility().is_plain(tensor)) {
         return tensor;
     }
     if (out == nullptr) {
@@ -170,7 +160,7 @@ bool SavedHook::is_another_now(at::Tensor const& original) const {
     }
     c10::TensorImpl const& now = *original.unsafeGetTensorImpl();
     return now.unsafe_storage().unsafeGetStorageImpl() != storage_._unsafe_get_target() ||
-           !session_->registry().is_view_of(*this, original);
+           !session_->saved_tensors().is_view_of(*this, original);
 }
 
 at::Tensor SavedHook::what_became_of_it() const {
@@ -187,7 +177,7 @@ void SavedHook::check_version() const {
     if (now == saved_version_) {
         return;
     }
-    at::Tensor const like = value_.valid() ? session_->registry().shape_of(*this) : kept_;
+    at::Tensor const like = value_.valid() ? session_->saved_tensors().shape_of(*this) : kept_;
     at::Tensor const original(original_.lock());
     if (is_output_) {
         // Plain autograd names the node that saved its own output: the one that runs now.

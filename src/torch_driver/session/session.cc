@@ -42,12 +42,12 @@ OwnedBytes Session::owned_bytes() const {
 }
 
 std::string Session::explain(std::string const& module) const {
-    return impl_->registry().explain(module, impl_->loop().histories());
+    return impl_->saved_tensors().log().explain(module, impl_->loop().histories());
 }
 
 void Session::phase(Phase phase, std::int64_t step) {
     if (phase == Phase::forward) {
-        impl_->registry().begin_pass();
+        impl_->saved_tensors().begin_pass();
         impl_->loop().begin_histories();
     }
     if (step != impl_->loop().step()) {

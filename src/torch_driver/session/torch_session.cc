@@ -154,39 +154,37 @@ TorchSession::TorchSession(
 )
     : device_(std::move(device.device)),
       pool_limit_(std::move(device.pool_limit)),
+      blocks_(device_, device.place),
       owned_(device_, device.place.device),
-      registry_(
-          device_,
-          device.place,
-          owned_,
-          session.min_value_bytes < 0 ? kMinValueBytes : session.min_value_bytes
+      saved_(
+          blocks_, owned_, session.min_value_bytes < 0 ? kMinValueBytes : session.min_value_bytes
       ),
-      loop_(std::make_unique<Loop>(std::move(options), device_, std::move(mover), registry_)),
+      loop_(std::make_unique<Loop>(std::move(options), device_, std::move(mover), saved_)),
       caps_from_open_(session.cap_from_open || !device_->is_host()),
       loan_(device_) {
-    registry_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
+    saved_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
     if (session.keep_timeline) {
-        registry_.keep_saves();
+        saved_.log().keep();
     }
-    registry_.on_short = [this](std::int64_t size_bytes, bool last_resort) {
+    saved_.on_short = [this](std::int64_t size_bytes, bool last_resort) {
         return borrow(size_bytes, last_resort);
     };
 }
 
 TorchSession::~TorchSession() {
-    loop_.reset();  // ends what is in flight while the registry is still there
+    loop_.reset();  // ends what is in flight while the saved tensors are still there
 }
 
 /// From now on what leaves is encoded as the rule says, through staging that counts.
 void TorchSession::follow(std::unique_ptr<CodecRule> rule, std::int64_t staging_bytes) {
     rule_ = std::move(rule);
-    registry_.tell_classes();
+    saved_.tell_classes();
     coded_bytes_ = staging_bytes;
     device_->charge(coded_bytes_);
 }
 
 void TorchSession::phase(Phase phase) {
-    registry_.let_wrappers_end();
+    saved_.let_wrappers_end();
     loop_->phase(phase);
     if (rule_) {
         std::lock_guard const lock(rule_mutex_);
@@ -194,7 +192,7 @@ void TorchSession::phase(Phase phase) {
     }
 }
 
-SavedAs TorchSession::ask_rule(Registry::Fresh const& fresh, bool is_in_backward) {
+SavedAs TorchSession::ask_rule(SavedTensors::Fresh const& fresh, bool is_in_backward) {
     Dtype const dtype = element_of(fresh.saver.dtype);
     SavedTensor const tensor{
         .tensor_class = fresh.saver.tensor_class,
@@ -225,7 +223,7 @@ SavedAs TorchSession::ask_rule(Registry::Fresh const& fresh, bool is_in_backward
 /// the value's any more, since that was dropped meanwhile, it is a value of its own. What came back
 /// decoded is for the second saver what it has seen.
 void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
-    saved_tensors_.fetch_add(1, std::memory_order_relaxed);
+    saved_count_.fetch_add(1, std::memory_order_relaxed);
     bool const is_in_backward = torch::autograd::get_current_graph_task_id() != -1;
     if (turned_.load(std::memory_order_relaxed) && !is_in_backward && turned_.exchange(false) &&
         loop_->current_phase() == Phase::backward) {
@@ -234,15 +232,15 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
     // Where classes count, no other thread's saver or drop comes between what is filed and what is
     // told.
     Loop::Turn const turn = rule_ ? loop_->take_turn() : Loop::Turn();
-    Registry::Fresh fresh;
-    Registry::Filed const filed = registry_.file(hook, tensor, fresh);
-    if (filed == Registry::Filed::passed) {
-        passed_tensors_.fetch_add(1, std::memory_order_relaxed);
-    } else if (filed == Registry::Filed::fresh) {
+    SavedTensors::Fresh fresh;
+    SavedTensors::Filed const filed = saved_.file(hook, tensor, fresh);
+    if (filed == SavedTensors::Filed::passed) {
+        passed_count_.fetch_add(1, std::memory_order_relaxed);
+    } else if (filed == SavedTensors::Filed::fresh) {
         SavedAs const as = rule_ ? ask_rule(fresh, is_in_backward) : SavedAs{};
         loop_->saved(hook.value(), fresh.size_bytes, std::move(fresh.slot), as);
-        Registry::told(hook);
-    } else if (filed == Registry::Filed::differs) {
+        SavedTensors::told(hook);
+    } else if (filed == SavedTensors::Filed::differs) {
         loop_->goes_raw(hook.value());
     }
 }
@@ -272,7 +270,7 @@ void TorchSession::tell_backward_order() {
     if (told_.exchange(task) == task) {
         return;
     }
-    std::vector<ValueId> order = registry_.in_order(rank_of_nodes(backward));
+    std::vector<ValueId> order = saved_.in_order(rank_of_nodes(backward));
     if (!order.empty()) {
         loop_->backward_order(std::move(order));
     }
@@ -309,7 +307,7 @@ void TorchSession::cap_this_backward() {
 at::Tensor TorchSession::bring_back(SavedHook const& hook, bool is_of_torch) {
     ValueId const value = hook.value();
     if (is_forked()) {
-        at::Tensor tensor = registry_.tensor_of(value, &hook, is_of_torch);
+        at::Tensor tensor = saved_.tensor_of(value, &hook, is_of_torch);
         TORCH_CHECK(
             tensor.defined(),
             "a saved tensor waits off the device, and this is a fork of the process that moved it; "
@@ -322,13 +320,13 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook, bool is_of_torch) {
         rule_->backward_needs();
     }
     if (is_of_torch && loop_->all_on_device()) {  // nothing has left, so nothing is asked
-        if (at::Tensor tensor = registry_.tensor_of(value, &hook, true); tensor.defined()) {
-            registry_.used_now(value);
+        if (at::Tensor tensor = saved_.tensor_of(value, &hook, true); tensor.defined()) {
+            saved_.used_now(value);
             return tensor;
         }
     }
     tell_backward_order();
-    while (!Registry::is_told(hook)) {  // another thread is in the middle of saving it first
+    while (!SavedTensors::is_told(hook)) {  // another thread is in the middle of saving it first
         std::this_thread::yield();
     }
     WithoutPythonLock without_lock(!is_of_torch && is_python_function());
@@ -340,16 +338,16 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook, bool is_of_torch) {
 at::Tensor TorchSession::wait_for(
     ValueId value, SavedHook const* hook, bool is_of_torch, WithoutPythonLock& without_lock
 ) {
-    bool const is_pinned = registry_.pin(value, hook);
+    bool const is_pinned = saved_.pin(value, hook);
     auto const unpin = c10::make_scope_exit([&] {
         if (is_pinned) {
-            registry_.unpin(value);
+            saved_.unpin(value);
         }
         without_lock.end();
     });
     for (;;) {
         TORCH_CHECK(
-            is_pinned && registry_.has(value, hook),
+            is_pinned && saved_.has(value, hook),
             "Trying to backward through the graph a second time: another thread has freed this "
             "graph's saved tensors while this one was waiting for one of them"
         );
@@ -361,9 +359,9 @@ at::Tensor TorchSession::wait_for(
             }
             TORCH_CHECK(false, place(), ": ", there.error().message());
         }
-        at::Tensor tensor = registry_.tensor_of(value, hook, is_of_torch);
+        at::Tensor tensor = saved_.tensor_of(value, hook, is_of_torch);
         if (tensor.defined()) {
-            registry_.handed_out(value, tensor);
+            saved_.handed_out(value, tensor);
             see_need(0);
             if (!is_of_torch) {
                 loop_->about_to_write(value);
@@ -419,14 +417,14 @@ void TorchSession::make_room_until(std::int64_t size_bytes, c10::function_ref<bo
 /// With `size_bytes` more than is allocated now.
 void TorchSession::see_need(std::int64_t size_bytes) {
     auto const needed = [&] {
-        return device_->used_bytes() + size_bytes - registry_.could_leave_bytes() -
+        return device_->used_bytes() + size_bytes - saved_.could_leave_bytes() -
                loop_->returning_bytes();
     };
     std::int64_t before = needed_bytes_.load(std::memory_order_relaxed);
     if (needed() <= before) {
         return;
     }
-    registry_.see_what_could_leave();
+    saved_.see_what_could_leave();
     std::int64_t const now = needed();
     while (now > before && !needed_bytes_.compare_exchange_weak(before, now)) {
     }
@@ -546,8 +544,8 @@ std::string TorchSession::place() const {
 Report TorchSession::report() {
     trim_loans();
     Report report = loop_->report();
-    report.saved_tensors = saved_tensors_.load();
-    report.passed_tensors = passed_tensors_.load();
+    report.saved_tensors = saved_count_.load();
+    report.passed_tensors = passed_count_.load();
     see_need(0);
     report.device_needed_bytes = round_up(needed_bytes_.load(), kArenaPageBytes);
     return report;

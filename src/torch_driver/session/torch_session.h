@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The session inside torch: one loop, one device, one registry, tied to torch's allocator, hooks
-// and graph tasks. Owned by the public Session, by recordings and by every saved tensor.
+// The session inside torch: one loop, one device, its saved tensors, tied to torch's allocator,
+// hooks and graph tasks. Owned by the public Session, by recordings and by every saved tensor.
 #pragma once
 
 #include "memory/device.h"
@@ -11,8 +11,8 @@
 #include "spillway/session.h"
 #include "torch_driver/allocator/loan.h"
 #include "torch_driver/autograd/python_lock.h"
-#include "torch_driver/autograd/registry.h"
 #include "torch_driver/autograd/saved_hook.h"
+#include "torch_driver/autograd/saved_tensors.h"
 #include "torch_driver/device/session_device.h"
 #include "torch_driver/session/forks.h"
 #include "torch_driver/session/step_estimate.h"
@@ -52,7 +52,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     void phase(Phase phase);
 
     // For hooks.
-    [[nodiscard]] Registry& registry() { return registry_; }
+    [[nodiscard]] SavedTensors& saved_tensors() { return saved_; }
     void save(SavedHook& hook, at::Tensor const& tensor);
     /// What the hook stands for; `is_of_torch`: for a node that only reads it.
     [[nodiscard]] at::Tensor bring_back(SavedHook const& hook, bool is_of_torch);
@@ -147,7 +147,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
         SessionOptions const& session
     );
     void follow(std::unique_ptr<CodecRule> rule, std::int64_t staging_bytes);
-    [[nodiscard]] SavedAs ask_rule(Registry::Fresh const& fresh, bool is_in_backward);
+    [[nodiscard]] SavedAs ask_rule(SavedTensors::Fresh const& fresh, bool is_in_backward);
     void tell_backward_order();
     [[nodiscard]] at::Tensor wait_for(
         ValueId value, SavedHook const* hook, bool is_of_torch, WithoutPythonLock& without_lock
@@ -161,15 +161,16 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
 
     std::shared_ptr<Device> device_;
     std::shared_ptr<void> pool_limit_;
+    DeviceBlocks const blocks_;
     OwnedStorages owned_;
-    Registry registry_;
+    SavedTensors saved_;
     std::unique_ptr<Loop> loop_;
     std::mutex rule_mutex_;
     std::unique_ptr<CodecRule> rule_;  ///< null: nothing leaves encoded
     std::atomic<bool> exact_ = false;  ///< no lossy codec now, whatever the rule says
     std::int64_t coded_bytes_ = 0;     ///< of staging, which counts in the budget
-    std::atomic<std::int64_t> saved_tensors_{0};
-    std::atomic<std::int64_t> passed_tensors_{0};
+    std::atomic<std::int64_t> saved_count_{0};
+    std::atomic<std::int64_t> passed_count_{0};
     std::atomic<std::int64_t> needed_bytes_{0};  ///< Report::device_needed_bytes
     StepEstimate estimate_;
     std::atomic<bool> caps_{true};
