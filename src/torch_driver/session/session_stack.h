@@ -30,7 +30,9 @@ class SessionStack {
             }
         }
         if (std::shared_ptr<TorchSession> const outer = innermost()) {
-            session->begin_inside(outer);
+            NestedBudget::nest(
+                TorchSession::budget_of(session->shared_from_this()), TorchSession::budget_of(outer)
+            );
         }
         sessions_.push_back(session);
     }

@@ -4,6 +4,7 @@
 #include "torch_driver/session/torch_session.h"
 
 #include "base/units.h"
+#include "memory/arena.h"
 #include "torch_driver/allocator/allocator.h"
 #include "torch_driver/autograd/engine.h"
 #include "torch_driver/autograd/operator_name.h"
@@ -161,13 +162,13 @@ TorchSession::TorchSession(
       ),
       loop_(std::make_unique<Loop>(std::move(options), device_, std::move(mover), saved_)),
       caps_from_open_(session.cap_from_open || !device_->is_host()),
-      loan_(device_) {
+      budget_(device_, *this) {
     saved_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
     if (session.keep_timeline) {
         saved_.log().keep();
     }
     saved_.on_short = [this](std::int64_t size_bytes, bool last_resort) {
-        return borrow(size_bytes, last_resort);
+        return budget_.borrow(size_bytes, last_resort);
     };
 }
 
@@ -406,7 +407,7 @@ void TorchSession::make_room_until(std::int64_t size_bytes, c10::function_ref<bo
         Result<void> const room = loop_->make_room(device_->rounded(size_bytes));
         if (!room.ok()) {
             see_need(device_->rounded(size_bytes));
-            std::string const of_lender = refusal(size_bytes);
+            std::string const of_lender = budget_.refusal(size_bytes);
             std::string const why = of_lender.empty() ? room.error().message() : of_lender;
             raise_out_of_memory(current_operator() + ' ' + why);
         }
@@ -467,70 +468,12 @@ void TorchSession::end_cap() {
     }
 }
 
-bool TorchSession::is_inside(TorchSession const& other) {
-    std::shared_ptr<TorchSession> const outer = loan_.lender();
-    return outer != nullptr && (outer.get() == &other || outer->is_inside(other));
+bool TorchSession::make_room(std::int64_t size_bytes) {
+    return loop_->make_room(size_bytes).ok();
 }
 
-void TorchSession::begin_inside(std::shared_ptr<TorchSession> const& outer) {
-    if (outer.get() == this || outer->is_inside(*this)) {
-        return;  // entered the other way round before: the allocations count there already
-    }
-    loan_.begin(outer);
-    std::lock_guard const lock(outer->borrowers_mutex_);
-    std::erase_if(outer->borrowers_, [this](auto const& borrower) {
-        return borrower.expired() || borrower.lock().get() == this;
-    });
-    outer->borrowers_.push_back(weak_from_this());
-}
-
-bool TorchSession::lend(std::int64_t bytes, bool make_room) {
-    auto& device = dynamic_cast<CpuDevice&>(*device_);
-    while (!device.lend(bytes)) {  // which keeps a page
-        std::int64_t const needed = bytes + kArenaPageBytes;
-        if (!make_room || asks_borrowers_ || !loop_->make_room(needed).ok()) {
-            return false;
-        }
-    }
-    return true;
-}
-
-std::vector<std::shared_ptr<TorchSession>> TorchSession::borrowers() {
-    std::vector<std::shared_ptr<TorchSession>> living;
-    std::lock_guard const lock(borrowers_mutex_);
-    for (auto const& weak : borrowers_) {
-        if (std::shared_ptr<TorchSession> borrower = weak.lock()) {
-            living.push_back(std::move(borrower));
-        }
-    }
-    return living;
-}
-
-std::int64_t TorchSession::trim_loans() {
-    std::int64_t back = 0;
-    for (auto const& borrower : borrowers()) {
-        back += borrower->loan_.trim();
-    }
-    return back;
-}
-
-/// First takes back what it lent and is not in use, or asks who lends to it; at last what those
-/// that borrowed can let go.
-bool TorchSession::borrow(std::int64_t size_bytes, bool last_resort) {
-    if (last_resort && asks_borrowers_.exchange(true)) {
-        return false;  // one that was asked asks back
-    }
-    auto const asked =
-        c10::make_scope_exit([&] { asks_borrowers_ = asks_borrowers_ && !last_resort; });
-    std::int64_t back = trim_loans();
-    for (auto const& borrower : borrowers()) {
-        if (last_resort && !borrower->loan_.is_asking() && back < size_bytes) {
-            bool const has_freed = borrower->loop_->make_room_for_another(size_bytes - back);
-            back += has_freed && !device_->is_host() ? size_bytes : 0;  // which all count as theirs
-            back += borrower->loan_.trim();
-        }
-    }
-    return back > 0 || loan_.extend(size_bytes, last_resort);
+bool TorchSession::make_room_for_another(std::int64_t size_bytes) {
+    return loop_->make_room_for_another(size_bytes);
 }
 
 std::string TorchSession::place() const {
@@ -542,7 +485,7 @@ std::string TorchSession::place() const {
 }
 
 Report TorchSession::report() {
-    trim_loans();
+    budget_.trim_borrowers();
     Report report = loop_->report();
     report.saved_tensors = saved_count_.load();
     report.passed_tensors = passed_count_.load();

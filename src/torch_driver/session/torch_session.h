@@ -9,7 +9,8 @@
 #include "session/codec_rule.h"
 #include "session/loop.h"
 #include "spillway/session.h"
-#include "torch_driver/allocator/loan.h"
+#include "torch_driver/allocator/device_blocks.h"
+#include "torch_driver/allocator/nested_budget.h"
 #include "torch_driver/autograd/python_lock.h"
 #include "torch_driver/autograd/saved_hook.h"
 #include "torch_driver/autograd/saved_tensors.h"
@@ -31,7 +32,7 @@
 
 namespace spillway {
 
-class TorchSession final : public std::enable_shared_from_this<TorchSession> {
+class TorchSession final : public std::enable_shared_from_this<TorchSession>, public BudgetOwner {
   public:
     /// Throws  BadOption
     [[nodiscard]] static std::shared_ptr<TorchSession> open(SessionOptions const& options);
@@ -43,7 +44,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
         std::unique_ptr<Tier> nvme,
         MoverOptions mover = {}
     );
-    ~TorchSession();
+    ~TorchSession() override;
 
     TorchSession(TorchSession const&) = delete;
     TorchSession& operator=(TorchSession const&) = delete;
@@ -66,7 +67,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     /// Whether it counts and caps what its threads allocate: until `end_cap`, and, where its owner
     /// has gone or it has lapsed, only while it is in use: a thread is in it, an optimizer steps,
     /// or a backward of what it recorded runs. Graphs that torch alone still keeps cap nothing.
-    [[nodiscard]] bool caps() const {
+    [[nodiscard]] bool caps() const override {
         return caps_ && !is_forked() && ((has_owner_ && !lapsed_) || is_in_use());
     }
     [[nodiscard]] bool is_in_use() const { return uses_.load(std::memory_order_relaxed) > 0; }
@@ -109,13 +110,14 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     [[nodiscard]] bool is_forked() const { return forks_so_far() != forks_; }
 
     // For a session inside another.
-    /// What is allocated from now on counts in `outer`'s budget, too.
-    void begin_inside(std::shared_ptr<TorchSession> const& outer);
-    /// Sets `bytes` of this session's budget aside; where they are not free, `make_room` frees
-    /// them.
-    [[nodiscard]] bool lend(std::int64_t bytes, bool make_room);
-    /// As `Loan::refusal`.
-    [[nodiscard]] std::string refusal(std::int64_t size_bytes) { return loan_.refusal(size_bytes); }
+    /// The budget of `session`, in a pointer that keeps it as `session` does.
+    [[nodiscard]] static std::shared_ptr<NestedBudget> budget_of(
+        std::shared_ptr<TorchSession> const& session
+    ) {
+        return {session, &session->budget_};
+    }
+    [[nodiscard]] bool make_room(std::int64_t size_bytes) override;
+    [[nodiscard]] bool make_room_for_another(std::int64_t size_bytes) override;
 
     // For the public Session.
     [[nodiscard]] std::shared_ptr<Device> const& device() const { return device_; }
@@ -154,10 +156,6 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     );
     void see_need(std::int64_t size_bytes);
     [[noreturn]] void raise_out_of_memory(std::string const& why);
-    [[nodiscard]] bool borrow(std::int64_t size_bytes, bool last_resort);
-    [[nodiscard]] std::vector<std::shared_ptr<TorchSession>> borrowers();
-    std::int64_t trim_loans();
-    [[nodiscard]] bool is_inside(TorchSession const& other);
 
     std::shared_ptr<Device> device_;
     std::shared_ptr<void> pool_limit_;
@@ -181,10 +179,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     std::atomic<int> entered_{0};
     int const forks_ = forks_so_far();
     std::atomic<std::size_t> python_hooks_{0};
-    Loan loan_;                                 ///< of the session around this one
-    std::atomic<bool> asks_borrowers_ = false;  ///< to let values go, as the last resort
-    std::mutex borrowers_mutex_;
-    std::vector<std::weak_ptr<TorchSession>> borrowers_;
+    NestedBudget budget_;
     std::atomic<int> told_{-1};         ///< the graph task of the backward whose order was told
     std::atomic<int> begun_{-1};        ///< and of the one that was seen to begin
     std::atomic<bool> turned_ = false;  ///< that changed the phase
