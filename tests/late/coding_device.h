@@ -155,7 +155,7 @@ inline CodedRig open_coded(
         mover.staging = device->host_memory(values(4)).value();
     }
     auto host = is_staged ? nullptr : HostTier::open(device->host_memory(values(1024)).value());
-    auto session = TorchSession::open_on(
+    auto session = open_session_on(
         options, std::move(opened), std::move(host), std::move(tier), std::move(mover)
     );
     return {device, session};

@@ -93,7 +93,7 @@ std::shared_ptr<TorchSession> open_over(std::shared_ptr<C10Device> const& device
     if (way.host) {
         host = HostTier::open(device->host_memory(values(1024)).value());
     }
-    return TorchSession::open_on(
+    return open_session_on(
         small_options(device->limit_bytes()),
         std::move(session_device),
         std::move(host),

@@ -27,7 +27,7 @@ struct Classes {
         SessionOptions options;
         options.device_budget_bytes = 64_MiB;
         options.min_value_bytes = 1;
-        session = TorchSession::open(options);
+        session = open_session(options);
         session->saved_tensors().tell_classes();
         allocate_from(session, false);
     }

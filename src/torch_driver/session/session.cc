@@ -8,6 +8,7 @@
 #include "torch_driver/allocator/allocator.h"
 #include "torch_driver/autograd/operator_name.h"
 #include "torch_driver/session/entered.h"
+#include "torch_driver/session/open_session.h"
 #include "torch_driver/session/torch_session.h"
 
 #include <utility>
@@ -18,12 +19,12 @@ Session::Session(std::shared_ptr<TorchSession> impl)
     : impl_(std::move(impl)), watch_(std::make_unique<OperatorWatch>()) {}
 
 Session::~Session() {
-    impl_->owner_gone();
+    impl_->use().owner_gone();
 }
 
 std::unique_ptr<Session> Session::open(SessionOptions const& options) {
-    std::shared_ptr<TorchSession> opened = TorchSession::open(options);
-    if (opened->caps_from_open()) {
+    std::shared_ptr<TorchSession> opened = open_session(options);
+    if (opened->use().caps_from_open()) {
         allocate_from(opened, options.whole_process);
     }
     return std::unique_ptr<Session>(new Session(std::move(opened)));

@@ -25,8 +25,8 @@ class SessionStack {
         });
         for (auto const& weak : sessions_) {
             if (std::shared_ptr<TorchSession> const other = weak.lock();
-                other != nullptr && !other->is_in_use()) {
-                other->lapse();
+                other != nullptr && !other->use().is_in_use()) {
+                other->use().lapse();
             }
         }
         if (std::shared_ptr<TorchSession> const outer = innermost()) {

@@ -9,15 +9,12 @@
 #include "torch_driver/autograd/engine.h"
 #include "torch_driver/autograd/operator_name.h"
 #include "torch_driver/device/c10_device.h"
-#include "torch_driver/session/session_codecs.h"
-#include "torch_driver/torch_version.h"
 
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
-#include <optional>
 #include <string_view>
 #include <thread>
 #include <typeinfo>
@@ -54,131 +51,37 @@ bool is_python_function() {
 
 }  // namespace
 
-std::shared_ptr<TorchSession> TorchSession::open(SessionOptions const& options) {
-    for (auto const& [name, bytes] :
-         {std::pair{"device_budget_bytes", options.device_budget_bytes},
-          std::pair{"nvme_rate_bytes_per_s", options.nvme_rate_bytes_per_s},
-          std::pair{"host_budget_bytes", options.host_budget_bytes},
-          std::pair{"nvme_budget_bytes", options.nvme_budget_bytes}}) {
-        if (bytes < 0) {
-            throw BadOption(name, std::string(name) + " is negative: " + std::to_string(bytes));
-        }
-    }
-    if (options.policy == name_of(ChooserKind::planned)) {
-        throw BadOption("policy", "'planned' is no policy; known are online, qpo and keep_all");
-    }
-    std::optional<CodecTable> const codecs = codecs_of(options);  // refused before all is opened
-    SessionDevice device = open_session_device(options);
-    if (codecs) {
-        check_codecs(options, *codecs, device);
-    }
-    std::unique_ptr<Tier> host = open_host(options, device);
-    std::unique_ptr<Tier> nvme = open_nvme(options);
-    MoverOptions mover{.staging = open_staging(options, device)};
-    return open_on(options, std::move(device), std::move(host), std::move(nvme), std::move(mover));
-}
-
-std::shared_ptr<TorchSession> TorchSession::open_on(
-    SessionOptions const& options,
-    SessionDevice device,
-    std::unique_ptr<Tier> host,
-    std::unique_ptr<Tier> nvme,
-    MoverOptions mover_options
-) {
-    refuse_another_torch(built_torch_version());
-    // Looks for Python here: where there is none, the C library keeps an error for the thread that
-    // looked, and threads of devices never end.
-    (void)holds_python_lock();
-    std::optional<CodecTable> const codecs = codecs_of(options);
-    LoopOptions loop;
-    loop.executor = {
-        .chooser = chooser_of(options),
-        .device_bytes = device.device->limit_bytes(),
-        .host_bytes = host == nullptr ? 0 : host->capacity_bytes(),
-        .nvme_bytes = nvme == nullptr ? 0 : nvme->capacity_bytes()};
-    loop.face = options.face;
-    loop.record_events = options.record_events;
-    loop.flight_record = options.flight_record;
-    loop.timeline_file = options.timeline_file;
-    loop.keep_timeline = options.keep_timeline;
-    loop.non_finite = non_finite_of(options);
-    loop.seed = rounding_seed_of(options);
-    if (codecs) {
-        check_codecs(options, *codecs, device);
-        check_away_pool(options, host != nullptr || nvme != nullptr);
-        if (mover_options.coded.bytes().empty()) {
-            mover_options.coded = open_coded_staging(options, device);
-        }
-    }
-    std::int64_t const coded_bytes = std::ssize(mover_options.coded.bytes());
-    mover_options.coder = device.coder;
-    mover_options.measure = options.keep_timeline || !options.timeline_file.empty();
-    if (nvme != nullptr && !device.device->is_host()) {
-        loop.executor.nvme_value_bytes = std::ssize(mover_options.staging.bytes());
-        if (host == nullptr) {
-            device.place.max_value_bytes = loop.executor.nvme_value_bytes;
-        }
-    }
-    auto mover = std::make_unique<Mover>(
-        device.device, std::move(host), std::move(nvme), std::move(mover_options)
-    );
-    if (codecs && !mover->device().is_host() && mover->most_coded_bytes() == 0) {
-        throw BadOption(
-            "device_budget_bytes", "there is no room on the device for what is encoded"
-        );
-    }
-    std::shared_ptr<TorchSession> session(
-        new TorchSession(std::move(device), std::move(mover), std::move(loop), options)
-    );
-    if (codecs) {
-        session->follow(make_rule(options, *codecs, *session->loop_), coded_bytes);
-    }
-    Result<void> const log = session->loop_->open_log();
-    if (!log.ok()) {
-        throw BadOption("record_events", log.error().message());
-    }
-    Result<void> const timeline = session->loop_->open_timeline();
-    if (!timeline.ok()) {
-        throw BadOption("timeline_file", timeline.error().message());
-    }
-    install_engine();
-    watch_replaced_data();
-    install_allocator();
-    return session;
-}
-
 TorchSession::TorchSession(
     SessionDevice device,
     std::unique_ptr<Mover> mover,
-    LoopOptions options,
-    SessionOptions const& session
+    LoopOptions loop,
+    SessionOptions const& options
 )
     : device_(std::move(device.device)),
       pool_limit_(std::move(device.pool_limit)),
       blocks_(device_, device.place),
       owned_(device_, device.place.device),
       saved_(
-          blocks_, owned_, session.min_value_bytes < 0 ? kMinValueBytes : session.min_value_bytes
+          blocks_, owned_, options.min_value_bytes < 0 ? kMinValueBytes : options.min_value_bytes
       ),
-      loop_(std::make_unique<Loop>(std::move(options), device_, std::move(mover), saved_)),
-      caps_from_open_(session.cap_from_open || !device_->is_host()),
+      loop_(std::make_unique<Loop>(std::move(loop), device_, std::move(mover), saved_)),
+      use_(options.cap_from_open || !device_->is_host()),
       budget_(device_, *this) {
     saved_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
-    if (session.keep_timeline) {
-        saved_.log().keep();
-    }
     saved_.on_short = [this](std::int64_t size_bytes, bool last_resort) {
         return budget_.borrow(size_bytes, last_resort);
     };
+    if (options.keep_timeline) {
+        saved_.log().keep();
+    }
 }
 
 TorchSession::~TorchSession() {
     loop_.reset();  // ends what is in flight while the saved tensors are still there
 }
 
-/// From now on what leaves is encoded as the rule says, through staging that counts.
-void TorchSession::follow(std::unique_ptr<CodecRule> rule, std::int64_t staging_bytes) {
-    rule_ = std::move(rule);
+void TorchSession::encode_by(std::unique_ptr<CodecRule> rule, std::int64_t staging_bytes) {
+    codec_choice_.emplace(std::move(rule));
     saved_.tell_classes();
     coded_bytes_ = staging_bytes;
     device_->charge(coded_bytes_);
@@ -187,32 +90,9 @@ void TorchSession::follow(std::unique_ptr<CodecRule> rule, std::int64_t staging_
 void TorchSession::phase(Phase phase) {
     saved_.let_wrappers_end();
     loop_->phase(phase);
-    if (rule_) {
-        std::lock_guard const lock(rule_mutex_);
-        rule_->phase_begins(phase);
+    if (codec_choice_) {
+        codec_choice_->phase_begins(phase);
     }
-}
-
-SavedAs TorchSession::ask_rule(SavedTensors::Fresh const& fresh, bool is_in_backward) {
-    Dtype const dtype = element_of(fresh.saver.dtype);
-    SavedTensor const tensor{
-        .tensor_class = fresh.saver.tensor_class,
-        .dtype = dtype,
-        .count = fresh.storage_bytes / size_of(dtype),
-        .size_bytes = fresh.size_bytes,
-        .is_whole = fresh.is_whole,
-        .phase = is_in_backward ? Phase::backward : loop_->current_phase(),
-        .step = loop_->step()};
-    if (fresh.storage_bytes % size_of(dtype) != 0) {
-        return {};
-    }
-    std::lock_guard const lock(rule_mutex_);
-    SavedAs as = rule_->of(tensor);
-    bool const is_exact = exact_ || at::globalContext().deterministicAlgorithms();
-    if (is_exact && as.encoding && is_lossy(as.encoding->codec)) {
-        as.encoding.reset();
-    }
-    return as;
 }
 
 /// Note [A second kind of saver]
@@ -232,13 +112,15 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
     }
     // Where classes count, no other thread's saver or drop comes between what is filed and what is
     // told.
-    Loop::Turn const turn = rule_ ? loop_->take_turn() : Loop::Turn();
+    Loop::Turn const turn = codec_choice_ ? loop_->take_turn() : Loop::Turn();
     SavedTensors::Fresh fresh;
     SavedTensors::Filed const filed = saved_.file(hook, tensor, fresh);
     if (filed == SavedTensors::Filed::passed) {
         passed_count_.fetch_add(1, std::memory_order_relaxed);
     } else if (filed == SavedTensors::Filed::fresh) {
-        SavedAs const as = rule_ ? ask_rule(fresh, is_in_backward) : SavedAs{};
+        Phase const phase = is_in_backward ? Phase::backward : loop_->current_phase();
+        SavedAs const as =
+            codec_choice_ ? codec_choice_->of(fresh, phase, loop_->step()) : SavedAs{};
         loop_->saved(hook.value(), fresh.size_bytes, std::move(fresh.slot), as);
         SavedTensors::told(hook);
     } else if (filed == SavedTensors::Filed::differs) {
@@ -247,9 +129,7 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
 }
 
 void TorchSession::begin_backward() {
-    int const task = torch::autograd::get_current_graph_task_id();
-    if (task == -1 || begun_.load(std::memory_order_relaxed) == task ||
-        begun_.exchange(task) == task || is_forked()) {
+    if (!begun_.first() || use_.is_forked()) {
         return;
     }
     if (loop_->current_phase() == Phase::forward) {
@@ -260,15 +140,14 @@ void TorchSession::begin_backward() {
 
 /// Once a backward: tells the loop in which order values will be needed.
 void TorchSession::tell_backward_order() {
-    int const task = torch::autograd::get_current_graph_task_id();
-    if (task == -1 || told_ == task) {
+    if (!order_told_.is_new()) {
         return;
     }
     Backward const backward = what_runs_here();
     if (backward.roots.empty()) {
         return;  // a hook between nodes; one of these will tell
     }
-    if (told_.exchange(task) == task) {
+    if (!order_told_.first()) {
         return;
     }
     std::vector<ValueId> order = saved_.in_order(rank_of_nodes(backward));
@@ -279,19 +158,22 @@ void TorchSession::tell_backward_order() {
 
 void TorchSession::end_use() {
     // A device's limit holds for the process: without an owner it ends with the last use.
-    if (--uses_ == 0 && !has_owner_ && !device_->is_host() && !is_forked()) {
+    if (use_.end() && !device_->is_host()) {
         end_cap();
     }
 }
 
+void TorchSession::leave() {
+    use_.leave();
+    end_use();
+}
+
 void TorchSession::cap_this_backward() {
-    int const task = torch::autograd::get_current_graph_task_id();
-    bool const caps_anyway = !device_->is_host() && has_owner_;  // all threads, all the time
-    if (task == -1 || caps_anyway || capped_.load(std::memory_order_relaxed) == task ||
-        capped_.exchange(task) == task) {
+    bool const caps_anyway = !device_->is_host() && use_.has_owner();  // all threads, all the time
+    if (caps_anyway || !capped_.first()) {
         return;
     }
-    begin_use();
+    use_.begin();
     // Threads of devices let go of a backward some time after it has returned: they must not be the
     // last to hold a session.
     auto const end = [weak = weak_from_this()](void*) {
@@ -307,7 +189,7 @@ void TorchSession::cap_this_backward() {
 
 at::Tensor TorchSession::bring_back(SavedHook const& hook, bool is_of_torch) {
     ValueId const value = hook.value();
-    if (is_forked()) {
+    if (use_.is_forked()) {
         at::Tensor tensor = saved_.tensor_of(value, &hook, is_of_torch);
         TORCH_CHECK(
             tensor.defined(),
@@ -316,9 +198,8 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook, bool is_of_torch) {
         );
         return tensor;
     }
-    if (rule_) {
-        std::lock_guard const lock(rule_mutex_);
-        rule_->backward_needs();
+    if (codec_choice_) {
+        codec_choice_->backward_needs();
     }
     if (is_of_torch && loop_->all_on_device()) {  // nothing has left, so nothing is asked
         if (at::Tensor tensor = saved_.tensor_of(value, &hook, true); tensor.defined()) {
@@ -373,11 +254,11 @@ at::Tensor TorchSession::wait_for(
 }
 
 void TorchSession::raise_out_of_memory(std::string const& why) {
-    char const* const how_to_end = caps_from_open_ ? "" : ", which session.close() ends";
-    bool const is_left = !caps_from_open_ && !is_in_use();
+    char const* const how_to_end = use_.caps_from_open() ? "" : ", which session.close() ends";
+    bool const is_left = !use_.caps_from_open() && !use_.is_in_use();
     std::string const step = std::to_string(loop_->step());
-    if (!is_entered() && is_in_use()) {  // a backward's error keeps its graph
-        lapse();
+    if (!use_.is_entered() && use_.is_in_use()) {  // a backward's error keeps its graph
+        use_.lapse();
     }
     Refusal const refused = loop_->last_refusal().value_or(Refusal{});
     std::string const estimate = estimate_.words(refused.needed_bytes, loop_->current_phase());
@@ -461,10 +342,16 @@ void TorchSession::own(
 }
 
 void TorchSession::end_cap() {
-    caps_ = false;
+    use_.end_cap();
     pool_limit_.reset();
     if (auto* const device = dynamic_cast<C10Device*>(device_.get())) {
         device->end_limit();  // there it counts what all allocate
+    }
+}
+
+void TorchSession::exact(bool on) {
+    if (codec_choice_) {
+        codec_choice_->exact(on);
     }
 }
 
