@@ -9,6 +9,7 @@
 #include "torch_driver/autograd/engine.h"
 #include "torch_driver/autograd/operator_name.h"
 #include "torch_driver/device/c10_device.h"
+#include "torch_driver/session/out_of_memory.h"
 
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
@@ -23,16 +24,6 @@
 namespace spillway {
 
 namespace {
-
-/// What torch's own refusal says: programs that look for a batch size that fits look for it.
-char const* words_of_finders(Device const& device) {
-    if (device.is_host()) {
-        return "DefaultCPUAllocator: can't allocate memory";
-    }
-    auto const* const c10 = dynamic_cast<C10Device const*>(&device);
-    return c10 != nullptr && c10->where().is_cuda() ? "CUDA out of memory."
-                                                    : "the device is out of memory.";
-}
 
 /// Below this a saved tensor costs more to move than it frees: one page of I/O each way and a
 /// transfer's bookkeeping. A choice, not a measurement yet.
@@ -237,7 +228,7 @@ at::Tensor TorchSession::wait_for(
         Result<void> const there = loop_->need(value);
         if (!there.ok()) {
             if (there.error().code == Errc::out_of_memory) {
-                raise_out_of_memory(there.error().message());
+                refuse(there.error().message());
             }
             TORCH_CHECK(false, place(), ": ", there.error().message());
         }
@@ -253,33 +244,19 @@ at::Tensor TorchSession::wait_for(
     }
 }
 
-void TorchSession::raise_out_of_memory(std::string const& why) {
-    char const* const how_to_end = use_.caps_from_open() ? "" : ", which session.close() ends";
+void TorchSession::refuse(std::string const& why) {
     bool const is_left = !use_.caps_from_open() && !use_.is_in_use();
-    std::string const step = std::to_string(loop_->step());
     if (!use_.is_entered() && use_.is_in_use()) {  // a backward's error keeps its graph
         use_.lapse();
     }
     Refusal const refused = loop_->last_refusal().value_or(Refusal{});
-    std::string const estimate = estimate_.words(refused.needed_bytes, loop_->current_phase());
-    TORCH_CHECK_WITH(
-        OutOfMemoryError,
-        false,
-        is_left ? "after the forward of step " + step : place(),
-        ": ",
-        why,
-        ".",
-        estimate,
-        " ",
-        is_left ? "The session was left, and its budget holds for this thread as long as what it "
-                  "recorded lives (a loss, an output, an error's traceback). "
-                : "",
-        "A step under a larger budget tells the smallest that does: device_needed_bytes in "
-        "report() (this is the budget of a Spillway session",
-        how_to_end,
-        ", not the machine's memory; tools that try a smaller batch look for: ",
-        words_of_finders(*device_),
-        ")"
+    raise_out_of_memory(
+        {.place = is_left ? "after the forward of step " + std::to_string(loop_->step()) : place(),
+         .why = why,
+         .estimate = estimate_.words(refused.needed_bytes, loop_->current_phase()),
+         .caps_from_open = use_.caps_from_open(),
+         .is_left = is_left},
+        *device_
     );
 }
 
@@ -290,7 +267,7 @@ void TorchSession::make_room_until(std::int64_t size_bytes, c10::function_ref<bo
             see_need(device_->rounded(size_bytes));
             std::string const of_lender = budget_.refusal(size_bytes);
             std::string const why = of_lender.empty() ? room.error().message() : of_lender;
-            raise_out_of_memory(current_operator() + ' ' + why);
+            refuse(current_operator() + ' ' + why);
         }
     }
     see_need(0);

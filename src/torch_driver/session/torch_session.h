@@ -124,7 +124,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
         ValueId value, SavedHook const* hook, bool is_of_torch, WithoutPythonLock& without_lock
     );
     void see_need(std::int64_t size_bytes);
-    [[noreturn]] void raise_out_of_memory(std::string const& why);
+    [[noreturn]] void refuse(std::string const& why);
 
     std::shared_ptr<Device> device_;
     std::shared_ptr<void> pool_limit_;
