@@ -16,6 +16,12 @@ bool is_same(at::Tensor const& tensor, c10::IntArrayRef sizes, c10::IntArrayRef 
     return tensor.sizes() == sizes && tensor.strides() == strides;
 }
 
+/// The bits that make a view conjugated or negative (`x.conj()`, `x.imag` of one).
+bool reads_alike(c10::DispatchKeySet one, c10::DispatchKeySet other) {
+    constexpr c10::DispatchKeySet kBits{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative};
+    return (one & kBits) == (other & kBits);
+}
+
 }  // namespace
 
 Geometry geometry_of(at::Tensor const& tensor) {
@@ -47,7 +53,8 @@ at::Tensor without_bytes(Geometry const& geometry, c10::Device device) {
 
 bool has_geometry(at::Tensor const& tensor, Geometry const& geometry) {
     return geometry.dtype == tensor.dtype() && is_same(tensor, geometry.sizes, geometry.strides) &&
-           tensor.storage_offset() == geometry.offset;
+           tensor.storage_offset() == geometry.offset &&
+           reads_alike(tensor.key_set(), geometry.keys);
 }
 
 bool has_geometry_of(at::Tensor const& tensor, at::Tensor const& one) {
@@ -55,7 +62,8 @@ bool has_geometry_of(at::Tensor const& tensor, at::Tensor const& one) {
                          !one.key_set().has(c10::DispatchKey::Python);
     return one.is_same(tensor) || !has_one ||
            (one.dtype() == tensor.dtype() && is_same(tensor, one.sizes(), one.strides()) &&
-            one.storage_offset() == tensor.storage_offset());
+            one.storage_offset() == tensor.storage_offset() &&
+            reads_alike(one.key_set(), tensor.key_set()));
 }
 
 }  // namespace spillway

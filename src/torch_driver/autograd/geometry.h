@@ -33,7 +33,8 @@ struct Geometry {
 /// The same, without bytes: for what asks for type and sizes alone.
 [[nodiscard]] at::Tensor without_bytes(Geometry const& geometry, c10::Device device);
 
-/// `tensor`, which is strided, has that dtype, those sizes and strides, and that offset.
+/// `tensor`, which is strided, has that dtype, those sizes, strides and offset, and is a
+/// conjugated or negative view only if the geometry is.
 [[nodiscard]] bool has_geometry(at::Tensor const& tensor, Geometry const& geometry);
 
 /// Both are the same tensor or have the same geometry; `one` may be of a layout that has none, and

@@ -6,7 +6,7 @@
 #include "torch_driver/autograd/engine.h"
 #include "torch_driver/autograd/handed_out.h"
 #include "torch_driver/autograd/python_lock.h"
-#include "torch_driver/autograd/python_subclass.h"
+#include "torch_driver/autograd/python_state.h"
 #include "torch_driver/autograd/written_in_place.h"
 #include "torch_driver/session/torch_session.h"
 
@@ -77,11 +77,13 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
         storage_ = tensor.storage().getWeakStorageImpl();
     }
     is_wrapped_ = torch_will_wrap(tensor);
-    is_subclass_ = !is_output_ && is_python_subclass(tensor);
-    if (!is_subclass_) {
+    has_python_state_ = !is_output_ && has_python_state(tensor);
+    if (has_python_state_) {
+        session_->pass();
+    } else {
         session_->save(*this, tensor);
     }
-    if (is_subclass_ || (!value_.valid() && origin_.node == nullptr)) {
+    if (has_python_state_ || (!value_.valid() && origin_.node == nullptr)) {
         kept_ = tensor;
     }
 }
@@ -115,30 +117,36 @@ at::Tensor SavedHook::call_unpack_hook() {
     if (is_leaf && !is_wrapped_) {
         return original;
     }
-    return hand_out(is_leaf ? original : std::move(tensor), is_of_torch);
+    return hand_out(is_leaf ? original : std::move(tensor), original, is_of_torch);
 }
 
-at::Tensor SavedHook::hand_out(at::Tensor tensor, bool is_of_torch) {
-    if (is_subclass_ && is_wrapped_ && !is_of_torch && holds_python_lock()) {
-        return as_its_subclass(tensor);
+at::Tensor SavedHook::hand_out(at::Tensor tensor, at::Tensor const& original, bool is_of_torch) {
+    bool const is_plain = session_->saved_tensors().eligibility().is_plain(tensor);
+    at::Tensor python;  // whose class and attributes it gets
+    if (is_wrapped_ && !is_of_torch && holds_python_lock()) {
+        python = has_python_state_ ? kept_ : original;
+        if (!python.defined() || !has_python_object(python)) {
+            python.reset();
+        } else if (!is_plain && has_python_state(python)) {
+            return as_its_subclass(python);
+        }
     }
     std::shared_ptr<HandedOut> out = handed_out_.load();
     if (out != nullptr) {
-        if (at::Tensor again = out->again(is_wrapped_); again.defined()) {
+        if (at::Tensor again = out->again(is_wrapped_, python); again.defined()) {
             return again;
         }
     }
     bool const is_itself = !is_wrapped_ && !value_.valid();   // as plain autograd keeps it
     bool const is_new_each_time = is_output_ && is_wrapped_;  // there, too
-    if (is_of_torch || is_itself || is_new_each_time ||
-        !session_->saved_tensors().eligibility().is_plain(tensor)) {
+    if (is_of_torch || is_itself || is_new_each_time || !is_plain) {
         return tensor;
     }
     if (out == nullptr) {
         auto fresh = std::make_shared<HandedOut>();
         out = handed_out_.compare_exchange_strong(out, fresh) ? fresh : out;
     }
-    return out->make(tensor, is_wrapped_);
+    return out->make(tensor, is_wrapped_, python);
 }
 
 void SavedHook::check_gradient_wanted(at::Tensor const& original) const {

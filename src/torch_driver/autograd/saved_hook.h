@@ -65,8 +65,11 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     [[nodiscard]] bool is_another_now(at::Tensor const& original) const;
     /// The same, of one that was handed out, and has gone since it was saved again.
     [[nodiscard]] at::Tensor what_became_of_it() const;
-    /// What the hook stands for, to the code that asks; `is_of_torch`: it only reads.
-    [[nodiscard]] at::Tensor hand_out(at::Tensor tensor, bool is_of_torch);
+    /// What the hook stands for, to the code that asks; `is_of_torch`: it only reads. `original`
+    /// may be undefined.
+    [[nodiscard]] at::Tensor hand_out(
+        at::Tensor tensor, at::Tensor const& original, bool is_of_torch
+    );
 
     std::shared_ptr<TorchSession> session_;  ///< a session lives as long as its graphs
     /// A detached alias, undefined while the value is away. A leaf that is passed through is kept
@@ -81,7 +84,7 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     Origin origin_;
     bool is_output_ = false;  ///< of the very node that saves it
     bool is_wrapped_ = false;
-    bool is_subclass_ = false;            ///< of Python's: `kept_` is the tensor itself
+    bool has_python_state_ = false;       ///< a class or attributes: `kept_` is the tensor itself
     std::uint64_t node_number_ = 0;       ///< sequence number of the node that saves
     ValueId value_;                       ///< invalid: passed through
     SavedValue* filed_ = nullptr;         ///< the value's entry; null: passed through

@@ -11,7 +11,7 @@
 #include "spillway/limits.h"
 #include "spillway/policy.h"
 #include "spillway/session.h"
-#include "torch_driver/autograd/python_subclass.h"
+#include "torch_driver/autograd/python_state.h"
 #include "torch_driver/session/forks.h"
 #include "torch_driver/session/optimizer_steps.h"
 #include "torch_driver/torch_version.h"
@@ -349,10 +349,11 @@ std::vector<std::tuple<std::string, std::string, std::string, bool, bool>> list_
 }  // namespace
 
 TORCH_LIBRARY(spillway, library) {
-    // For saved tensors of Python's subclasses: python/spillway/_subclass.py.
+    // For what Python knows of saved tensors: python/spillway/_python_state.py.
     library.def("set_python_classes", &set_python_classes);
-    library.def("subclass_to_copy", &subclass_to_copy);
-    library.def("subclass_copied", [](at::Tensor const& copy) { subclass_copied(copy); });
+    library.def("python_state_from", &python_state_from);
+    library.def("python_state_to", &python_state_to);
+    library.def("python_state_copied", [](at::Tensor const& copy) { python_state_copied(copy); });
     library.def("policies", &list_policies);
     library.class_<SessionClass>("Session")
         .def(torch::init<

@@ -119,6 +119,11 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
     }
 }
 
+void TorchSession::pass() {
+    saved_count_.fetch_add(1, std::memory_order_relaxed);
+    passed_count_.fetch_add(1, std::memory_order_relaxed);
+}
+
 void TorchSession::begin_backward() {
     if (!begun_.first() || use_.is_forked()) {
         return;

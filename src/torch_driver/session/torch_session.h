@@ -59,6 +59,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     // For hooks.
     [[nodiscard]] SavedTensors& saved_tensors() { return saved_; }
     void save(SavedHook& hook, at::Tensor const& tensor);
+    /// A tensor was saved that stays as it was given, whatever its storage is.
+    void pass();
     /// What the hook stands for; `is_of_torch`: for a node that only reads it.
     [[nodiscard]] at::Tensor bring_back(SavedHook const& hook, bool is_of_torch);
     /// A backward begins, where that is not known yet: in a program that tells no phases, what is
