@@ -15,6 +15,7 @@
 #pragma once
 
 #include "spillway/option.h"
+#include "spillway/owned.h"
 #include "spillway/refusal.h"
 #include "spillway/report.h"
 
@@ -111,10 +112,19 @@ class Session {
     /// they are never moved. Call again when storages change. They count in the device budget,
     /// whether they were allocated in this session or before it.
     ///
-    /// `names`, if given, are theirs in the same order, for `explain`.
+    /// `names` and `kinds`, if given, are theirs in the same order: for `explain`, and for
+    /// `owned_bytes`. Without a kind, a leaf that requires a gradient is a parameter, and what else
+    /// there is a buffer.
     ///
     /// Errors  BadOption "device_budget_bytes" when they leave nothing of it
-    void own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names = {});
+    void own(
+        std::vector<at::Tensor> const& tensors,
+        std::vector<std::string> const& names = {},
+        std::vector<OwnedKind> const& kinds = {}
+    );
+
+    /// Bytes on the device of the owned storages that live, by kind; each storage counts once.
+    [[nodiscard]] OwnedBytes owned_bytes() const;
 
     /// Says which part of the step starts now; peaks and messages are told by phase. Messages tell
     /// `step` as it is given.

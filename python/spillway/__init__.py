@@ -8,14 +8,14 @@
     print(session.report())
 """
 
-from . import _library, _subclass
+from . import _library, _python_state
 from .errors import BudgetError, Error, LibraryError, OptionError, StateError, TorchVersionError, SpillwayWarning
 from .policies import Policy, policies
 from .report import Report
 from .session import Session
 
 _library.load()
-_subclass.register()
+_python_state.register()
 
 session = Session
 __version__ = "0.1.0"

@@ -98,21 +98,23 @@ def _parts(tensor: object) -> Iterator[torch.Tensor]:
 
 def _owned(
     model: torch.nn.Module, optimizers: Iterable[torch.optim.Optimizer]
-) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors that are never moved, with their names."""
-    def named() -> Iterator[tuple[str, torch.Tensor]]:
+) -> Iterator[tuple[str, str, torch.Tensor]]:
+    """The tensors that are never moved, with their kinds, as the runtime names them, and their names."""
+    def named() -> Iterator[tuple[str, str, torch.Tensor]]:
         for name, parameter in model.named_parameters():
-            yield name, parameter
+            yield "parameter", name, parameter
             if parameter.grad is not None:
-                yield f"{name}.grad", parameter.grad
-        yield from model.named_buffers()
+                yield "gradient", f"{name}.grad", parameter.grad
+        for name, buffer in model.named_buffers():
+            yield "buffer", name, buffer
         for optimizer in optimizers:
             for state in optimizer.state.values():
                 for name, value in _named_states(state):
-                    yield from ((f"optimizer state {name}", tensor) for tensor in _tensors(value))
+                    for tensor in _tensors(value):
+                        yield "optimizer_state", f"optimizer state {name}", tensor
 
-    for name, tensor in named():
-        yield from ((name, part) for part in _parts(tensor))
+    for kind, name, tensor in named():
+        yield from ((kind, name, part) for part in _parts(tensor))
 
 
 def _named_states(state: object) -> Iterator[tuple[str, object]]:
@@ -456,5 +458,6 @@ class Session:
         if moved is not None:
             raise OptionError("model", f"it was on {self._device} when the session began and has a parameter on "
                                        f"{moved.device} now; open a session after the move")
-        _call(self._runtime.own, [tensor for _, tensor in owned], [name for name, _ in owned])
+        _call(self._runtime.own, [tensor for _, _, tensor in owned], [name for _, name, _ in owned],
+              [kind for kind, _, _ in owned])
         self._told = now

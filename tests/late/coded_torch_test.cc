@@ -268,7 +268,7 @@ TEST(Coded, what_has_no_kernel_is_refused_by_name) {
     SessionOptions qpo = coded_options("");
     qpo.policy = "qpo";
     try {
-        (void)TorchSession::open(qpo);  // the late accelerator alone has no kernels
+        (void)open_session(qpo);  // the late accelerator alone has no kernels
         ADD_FAILURE() << "nothing was refused";
     } catch (BadOption const& refused) {
         EXPECT_EQ(refused.option(), "policy");

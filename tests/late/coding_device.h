@@ -11,7 +11,7 @@
 #include "late/late.h"
 #include "late/late_session.h"
 #include "torch_driver/allocator/device_allocator.h"
-#include "torch_driver/device/c10_device.h"
+#include "torch_driver/device/coding_device.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -23,9 +23,9 @@
 
 namespace spillway {
 
-class CodingDevice final : public C10Device {
+class LateCodingDevice final : public CodingDevice {
   public:
-    using C10Device::C10Device;
+    using CodingDevice::CodingDevice;
 
     bool by_ticket = false;
     bool refuses_encodes = false;
@@ -130,7 +130,7 @@ class CodingDevice final : public C10Device {
 inline constexpr std::int64_t kCodedBytes = 64 * 1024;
 
 struct CodedRig {
-    std::shared_ptr<CodingDevice> device;
+    std::shared_ptr<LateCodingDevice> device;
     std::shared_ptr<TorchSession> session;
 };
 
@@ -140,7 +140,7 @@ inline CodedRig open_coded(
     SessionOptions const& options, std::unique_ptr<Tier> tier = nullptr, bool own_thread = false
 ) {
     c10::Device const where(c10::kPrivateUse1, 0);
-    auto const device = std::make_shared<CodingDevice>(
+    auto const device = std::make_shared<LateCodingDevice>(
         where, *install_device_allocator(where.type()), options.device_budget_bytes
     );
     SessionDevice opened{
@@ -155,7 +155,7 @@ inline CodedRig open_coded(
         mover.staging = device->host_memory(values(4)).value();
     }
     auto host = is_staged ? nullptr : HostTier::open(device->host_memory(values(1024)).value());
-    auto session = TorchSession::open_on(
+    auto session = open_session_on(
         options, std::move(opened), std::move(host), std::move(tier), std::move(mover)
     );
     return {device, session};

@@ -37,7 +37,7 @@ void expect_to_train(std::shared_ptr<TorchSession> const& session, std::int64_t 
 /// "option: why" of what a session cannot be opened with.
 std::string refused(SessionOptions const& asked) {
     try {
-        (void)TorchSession::open(asked);
+        (void)open_session(asked);
     } catch (BadOption const& bad) {
         return bad.option() + ": " + bad.what();
     }
@@ -67,21 +67,21 @@ TEST(Devices, a_host_budget_beyond_the_machine_is_refused) {
 }
 
 TEST(Devices, without_a_place_named_values_leave_for_host_memory) {
-    auto const session = TorchSession::open(small_options());
+    auto const session = open_session(small_options());
     expect_to_train(session);
     Report const report = session->report();
     EXPECT_GT(report.stored_bytes, 0);
     EXPECT_EQ(report.host_locked_bytes, 4 * values(12));
     SessionOptions keeps = small_options();
     keeps.policy = "keep_all";
-    EXPECT_EQ(TorchSession::open(keeps)->report().host_locked_bytes, 0);
+    EXPECT_EQ(open_session(keeps)->report().host_locked_bytes, 0);
 }
 
 TEST(Devices, the_second_device_has_a_budget_of_its_own) {
     SessionOptions asked = small_options();
     asked.device = "late:1";
     asked.host_budget_bytes = values(256);
-    auto const session = TorchSession::open(asked);
+    auto const session = open_session(asked);
     allocate_from(session, false);
     here() = c10::Device(c10::kPrivateUse1, 1);
     {
@@ -152,7 +152,7 @@ TEST(Devices, where_memory_cannot_be_pinned_copies_go_from_pageable_memory) {
     {
         SessionOptions asked = small_options();
         asked.host_budget_bytes = values(256);
-        auto const session = TorchSession::open(asked);
+        auto const session = open_session(asked);
         expect_to_train(session);
         EXPECT_GT(session->report().stored_bytes, 0);
     }

@@ -80,7 +80,7 @@ std::shared_ptr<BadCopies> bad_copies(
 std::shared_ptr<TorchSession> open_over(std::shared_ptr<C10Device> const& device, Way way) {
     SessionDevice session_device{
         device,
-        device,
+        nullptr,
         {.device = device->where(), .free_block = device->deleter()},
         [device](std::int64_t size_bytes) { return device->host_memory(size_bytes); }};
     MoverOptions mover = mover_options(way.own_thread);
@@ -93,7 +93,7 @@ std::shared_ptr<TorchSession> open_over(std::shared_ptr<C10Device> const& device
     if (way.host) {
         host = HostTier::open(device->host_memory(values(1024)).value());
     }
-    return TorchSession::open_on(
+    return open_session_on(
         small_options(device->limit_bytes()),
         std::move(session_device),
         std::move(host),

@@ -35,7 +35,7 @@ inline std::shared_ptr<TorchSession> open_on_host(
 ) {
     SessionDevice device = open_session_device(options);
     auto host = HostTier::open(device.host_memory(host_bytes).value());
-    return TorchSession::open_on(
+    return open_session_on(
         options, std::move(device), std::move(host), nullptr, mover_options(own_thread)
     );
 }
@@ -50,9 +50,7 @@ inline std::shared_ptr<TorchSession> open_staged(
     SessionDevice device = open_session_device(options);
     MoverOptions mover = mover_options(own_thread);
     mover.staging = device.host_memory(staging_bytes).value();
-    return TorchSession::open_on(
-        options, std::move(device), nullptr, std::move(tier), std::move(mover)
-    );
+    return open_session_on(options, std::move(device), nullptr, std::move(tier), std::move(mover));
 }
 
 /// What `steps` steps of a chain of 24 values leave in the gradient of a leaf, on the CPU.

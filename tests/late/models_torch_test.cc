@@ -48,7 +48,7 @@ class Watched final : public train::Budget {
             return;
         }
         if (phase == Phase::forward) {
-            session_->registry().begin_pass();
+            session_->saved_tensors().begin_pass();
             session_->loop().begin_step(step);
         }
         session_->loop().phase(phase);

@@ -82,9 +82,8 @@ TEST(Staged, a_value_too_long_for_staging_leaves_for_the_host) {
     auto host = HostTier::open(device.host_memory(values(64)).value());
     MoverOptions mover = mover_options(false);
     mover.staging = device.host_memory(values(2)).value();
-    auto const session = TorchSession::open_on(
-        options, std::move(device), std::move(host), memory(), std::move(mover)
-    );
+    auto const session =
+        open_session_on(options, std::move(device), std::move(host), memory(), std::move(mover));
     allocate_from(session, false);
     auto const program = [](auto const& record) {
         Tensor x = leaf(93, {4 * rows(), rows()});

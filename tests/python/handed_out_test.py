@@ -285,6 +285,116 @@ class HandedOut(same_bits.Case):
             with self.subTest(leaf=leaf):
                 self.as_plain(body, moved=False)
 
+    def test_attributes_of_what_was_saved_are_there_in_backward(self):
+        """Quantizers keep the scale on the tensor; Megatron adds to `weight.main_grad` and sets a flag there."""
+        class Quantized(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, weight):
+                codes = (x * 8).round().to(torch.int8)
+                codes._scale = 0.125
+                ctx.save_for_backward(codes, x, weight)
+                return x * weight
+
+            @staticmethod
+            def backward(ctx, gradient):
+                codes, x, weight = ctx.saved_tensors
+                weight.main_grad.add_(gradient * codes.to(gradient.dtype) * getattr(codes, "_scale", 1.0))
+                weight.is_added = True
+                return gradient * weight * getattr(x, "late", 1.0), None
+
+        class OwnParameter(torch.nn.Parameter):
+            pass
+
+        for kind in (torch.nn.Parameter, OwnParameter):
+            for drops in (True, False):
+                def body(x, push_out):
+                    weight = kind(x.detach() + 1)
+                    weight.main_grad = torch.zeros_like(weight)
+                    weight.is_added = False
+                    y = x * 2
+                    loss = Quantized.apply(y, weight).square().sum()
+                    if drops:
+                        del y
+                    else:
+                        y.late = 3.0
+                    push_out()
+                    loss.backward()
+                    self.assertTrue(weight.is_added)
+                    self.assertIsNone(weight.grad)
+                    return same_bits.bits([x.grad, weight.main_grad])
+
+                with self.subTest(kind=kind.__name__, drops=drops):
+                    self.as_plain(body, moved=False)
+
+    def test_a_tensor_that_was_turned_conjugated_negative_or_into_another_dtype(self):
+        for name, turn in {"conj": lambda t: t.conj(), "negative": lambda t: torch._neg_view(t),
+                           "bits": lambda t: t.view(torch.int32)}.items():
+            class Turns(torch.autograd.Function):
+                @staticmethod
+                def forward(ctx, x, mask):
+                    ctx.save_for_backward(mask)
+                    return x * 2
+
+                @staticmethod
+                def backward(ctx, gradient):
+                    (mask,) = ctx.saved_tensors
+                    read = mask.real if mask.is_complex() else mask.to(gradient.dtype)
+                    result = gradient * (read + (mask.imag if mask.is_complex() else 0))
+                    mask.data = turn(mask.data)
+                    return result, None
+
+            def body(x, push_out):
+                mask = torch.complex(x.detach(), x.detach() + 1) if name == "conj" else x.detach() * 3
+                y = Turns.apply(x, mask).sum()
+                del mask
+                push_out()
+                y.backward(retain_graph=True)
+                y.backward()
+                return same_bits.bits([x.grad])
+
+            with self.subTest(name):
+                self.as_plain(body)
+
+    def test_a_held_tensor_that_was_turned_conjugated_or_negative(self):
+        def body(whole, push_out):
+            x = whole[:64]
+            y = torch.complex(x, x + 1) * 2
+            z = x * 3
+            loss = (y * y).abs().sum() + (z * z).sum()
+            y.data = y.data.conj()
+            z.data = torch._neg_view(z.data)
+            push_out()
+            loss.backward()
+            return same_bits.bits([whole.grad])
+
+        self.as_plain(body, moved=False)
+
+    def test_a_subclass_is_what_became_of_it_at_the_next_look(self):
+        class Marked(torch.Tensor):
+            pass
+
+        class Swaps(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x.as_subclass(torch.Tensor) * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                (x,) = ctx.saved_tensors
+                result = (gradient * x).as_subclass(torch.Tensor)
+                x.data = x.data * 2
+                return result
+
+        def body(x, push_out):
+            y = Swaps.apply((x * 1.5).as_subclass(Marked)).sum()
+            push_out()
+            y.backward(retain_graph=True)
+            y.backward()
+            return same_bits.bits([x.grad])
+
+        self.as_plain(body, moved=False)
+
     def test_a_part_of_backward_in_inference_mode(self):
         def body(x, push_out):
             y = x.sin().cos()

@@ -229,6 +229,21 @@ class Reports(Train):
         with self.assertRaisesRegex(spillway.OptionError, "has no 'layers.3'"):
             session.explain("layers.3")
 
+    def test_owned_bytes_are_told_by_kind(self):
+        net = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.BatchNorm1d(WIDTH))
+        adam = torch.optim.Adam(net.parameters())
+        with spillway.session(net, device_budget="64MiB") as session:
+            loss = net(batch(0)).square().mean()
+        loss.backward()
+        adam.step()
+        with session:
+            net(batch(1))
+        weights = 4 * (WIDTH * WIDTH + 3 * WIDTH)
+        self.assertEqual(session._runtime.owned_bytes(), {
+            "parameter": weights, "gradient": weights, "buffer": 4 * 2 * WIDTH + 8,
+            "optimizer_state": 2 * weights + 4 * 4})
+        session.close()
+
     def test_a_timeline_is_written_when_it_is_asked_for(self):
         net = model()
         session = self.open(net)

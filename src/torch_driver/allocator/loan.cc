@@ -4,7 +4,7 @@
 #include "torch_driver/allocator/loan.h"
 
 #include "base/units.h"
-#include "torch_driver/session/torch_session.h"
+#include "torch_driver/allocator/nested_budget.h"
 
 #include <c10/util/ScopeExit.h>
 
@@ -20,7 +20,7 @@ constexpr std::int64_t kLoanBytes = 2 << 20;
 
 }  // namespace
 
-void Loan::begin(std::shared_ptr<TorchSession> const& lender) {
+void Loan::begin(std::shared_ptr<NestedBudget> const& lender) {
     if (this->lender() != nullptr) {
         return;
     }
@@ -36,8 +36,8 @@ void Loan::begin(std::shared_ptr<TorchSession> const& lender) {
     }
 }
 
-std::shared_ptr<TorchSession> Loan::lender() {
-    std::shared_ptr<TorchSession> lender;  // goes after the lock
+std::shared_ptr<NestedBudget> Loan::lender() {
+    std::shared_ptr<NestedBudget> lender;  // goes after the lock
     {
         std::lock_guard const lock(mutex_);
         lender = lender_.lock();
@@ -83,7 +83,7 @@ std::int64_t Loan::missing_bytes(std::int64_t size_bytes) {
 }
 
 std::string Loan::refusal(std::int64_t size_bytes) {
-    std::shared_ptr<TorchSession> const from = lender();
+    std::shared_ptr<NestedBudget> const from = lender();
     if (from == nullptr || missing_bytes(size_bytes) == 0) {
         return "";
     }
@@ -101,7 +101,7 @@ bool Loan::extend(std::int64_t size_bytes, bool last_resort) {
         std::lock_guard const lock(mutex_);
         return lent_of_ != nullptr;
     }();
-    std::shared_ptr<TorchSession> const from = lender();
+    std::shared_ptr<NestedBudget> const from = lender();
     if (from == nullptr) {
         return had_one;  // nothing of its bounds the borrower any more
     }
@@ -111,11 +111,11 @@ bool Loan::extend(std::int64_t size_bytes, bool last_resort) {
     }
     ++asking_;
     auto const asked = c10::make_scope_exit([this] { --asking_; });
-    return is_shared ? from->loop().make_room(borrower_->rounded(size_bytes)).ok()
+    return is_shared ? from->make_room(borrower_->rounded(size_bytes))
                      : extend_host(*from, size_bytes);
 }
 
-bool Loan::extend_host(TorchSession& lender, std::int64_t size_bytes) {
+bool Loan::extend_host(NestedBudget& lender, std::int64_t size_bytes) {
     std::int64_t granted = std::max(missing_bytes(size_bytes), kLoanBytes);
     if (!lender.lend(granted, false)) {
         trim();  // or the lender, short itself, would take that back in the middle of this

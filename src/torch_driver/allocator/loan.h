@@ -1,22 +1,22 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a session that was entered inside another one has of that one's budget, so that both hold:
-// its blocks count here and there.
+// What a session that was entered inside another one has of that one's budget: the borrower's side
+// (nested_budget.h has the lender's).
 #pragma once
 
 #include "memory/cpu_device.h"
-#include "torch_driver/device/c10_device.h"
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 namespace spillway {
 
-class TorchSession;
+class NestedBudget;
 
 /// Host memory is borrowed of the lender's budget by and by, and what is not in use is given back
 /// when the lender is short. A device that counts what all sessions allocate lends nothing: there
@@ -32,10 +32,10 @@ class Loan {
 
     /// What the borrower allocates from now on counts in `lender`'s budget. Where another lender
     /// still caps, its loan goes on.
-    void begin(std::shared_ptr<TorchSession> const& lender);
+    void begin(std::shared_ptr<NestedBudget> const& lender);
 
     /// Who lends, while that one caps; else null, and only its own budget bounds the borrower.
-    [[nodiscard]] std::shared_ptr<TorchSession> lender();
+    [[nodiscard]] std::shared_ptr<NestedBudget> lender();
 
     /// What to say where the budget of the lender, or of who lends to that, has no room for
     /// `size_bytes`, and not the borrower's own; else empty.
@@ -54,13 +54,13 @@ class Loan {
   private:
     [[nodiscard]] CpuDevice* host() const { return dynamic_cast<CpuDevice*>(borrower_.get()); }
     [[nodiscard]] std::int64_t missing_bytes(std::int64_t size_bytes);
-    [[nodiscard]] bool extend_host(TorchSession& lender, std::int64_t size_bytes);
+    [[nodiscard]] bool extend_host(NestedBudget& lender, std::int64_t size_bytes);
     void end();
 
     std::shared_ptr<Device> const borrower_;
     std::atomic<int> asking_ = 0;
-    std::mutex mutex_;  ///< of what follows
-    std::weak_ptr<TorchSession> lender_;
+    std::mutex mutex_;  ///< guards what follows
+    std::weak_ptr<NestedBudget> lender_;
     std::shared_ptr<Device> lent_of_;  ///< the lender's device; null: there is no loan
     std::int64_t own_bytes_ = 0;       ///< in use when the loan began
     std::int64_t lent_bytes_ = 0;

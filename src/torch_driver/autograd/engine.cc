@@ -82,10 +82,10 @@ Recorder recorder_of_adopted() {
         return {};
     }
     std::shared_ptr<TorchSession> session = first.session.lock();
-    if (session == nullptr || !session->is_entered()) {
+    if (session == nullptr || !session->use().is_entered()) {
         return {};
     }
-    std::size_t const python_hooks = session->python_hooks();
+    std::size_t const python_hooks = session->use().python_hooks();
     return {std::move(session), python_hooks};
 }
 
@@ -150,7 +150,7 @@ class DelegatingEngine final : public HandsOnNodeHooks<Engine> {
 
   private:
     static std::unique_ptr<SavedVariableHooks> hooks_of(Recorder const& recorder) {
-        if (recorder.session == nullptr || !recorder.session->is_entered() ||
+        if (recorder.session == nullptr || !recorder.session->use().is_entered() ||
             !ours_to_save(recorder)) {
             return previous->get_default_saved_variable_hooks();
         }

@@ -3,6 +3,8 @@
 
 #include "torch_driver/autograd/handed_out.h"
 
+#include "torch_driver/autograd/python_state.h"
+
 #include <c10/core/InferenceMode.h>
 #include <c10/core/Storage.h>
 
@@ -58,6 +60,8 @@ class WatchedTensor final : public c10::TensorImpl {
     /// From now on a change counts.
     void begin() {
         storage_at_first_ = storage().unsafeGetStorageImpl();
+        keys_at_first_ = bits();
+        dtype_at_first_ = dtype();
         sizes_at_first_ = sizes().vec();
         strides_at_first_ = strides().vec();
         offset_at_first_ = storage_offset();
@@ -69,7 +73,14 @@ class WatchedTensor final : public c10::TensorImpl {
     [[nodiscard]] bool is_as_at_first() const {
         return storage().unsafeGetStorageImpl() == storage_at_first_ &&
                storage_offset() == offset_at_first_ && sizes() == sizes_at_first_ &&
-               strides() == strides_at_first_;
+               strides() == strides_at_first_ && dtype() == dtype_at_first_ &&
+               bits() == keys_at_first_;
+    }
+
+    /// Those that say how the bytes are read.
+    [[nodiscard]] c10::DispatchKeySet bits() const {
+        return key_set() &
+               c10::DispatchKeySet{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative};
     }
 
     void tell() {
@@ -84,6 +95,8 @@ class WatchedTensor final : public c10::TensorImpl {
     std::vector<std::int64_t> sizes_at_first_;
     std::vector<std::int64_t> strides_at_first_;
     std::int64_t offset_at_first_ = 0;
+    c10::DispatchKeySet keys_at_first_;
+    caffe2::TypeMeta dtype_at_first_;
 };
 
 namespace {
@@ -100,9 +113,13 @@ class ToBeWrapped final : public c10::TensorImpl {
         c10::DispatchKeySet keys,
         caffe2::TypeMeta dtype,
         std::shared_ptr<HandedOut> of,
+        at::Tensor python,
         Make make
     )
-        : TensorImpl(std::move(storage), keys, dtype), of_(std::move(of)), make_(make) {}
+        : TensorImpl(std::move(storage), keys, dtype),
+          of_(std::move(of)),
+          python_(std::move(python)),
+          make_(make) {}
 
     c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(
         c10::VariableVersion const& version, bool
@@ -116,15 +133,17 @@ class ToBeWrapped final : public c10::TensorImpl {
     }
 
     [[nodiscard]] std::shared_ptr<HandedOut> const& of() const { return of_; }
+    [[nodiscard]] at::Tensor const& python() const { return python_; }
 
   private:
     std::shared_ptr<HandedOut> const of_;
+    at::Tensor const python_;
     Make const make_;
 };
 
 }  // namespace
 
-at::Tensor HandedOut::make(at::Tensor const& from, bool is_wrapped) {
+at::Tensor HandedOut::make(at::Tensor const& from, bool is_wrapped, at::Tensor const& python) {
     c10::TensorImpl const& impl = *from.unsafeGetTensorImpl();
     if (!is_wrapped) {
         auto watched = like<WatchedTensor>(impl, shared_from_this());
@@ -135,12 +154,15 @@ at::Tensor HandedOut::make(at::Tensor const& from, bool is_wrapped) {
         auto watched = like<WatchedTensor>(parent, parent.of());
         watched->set_version_counter(version);
         parent.of()->began(watched);
+        if (parent.python().defined()) {
+            copy_python_state(parent.python(), at::Tensor(watched));
+        }
         return watched;
     };
-    return at::Tensor(like<ToBeWrapped>(impl, shared_from_this(), +make_copy));
+    return at::Tensor(like<ToBeWrapped>(impl, shared_from_this(), python, +make_copy));
 }
 
-at::Tensor HandedOut::again(bool is_wrapped) {
+at::Tensor HandedOut::again(bool is_wrapped, at::Tensor const& python) {
     WeakTensor last{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
     at::Tensor changed;
     {
@@ -150,9 +172,9 @@ at::Tensor HandedOut::again(bool is_wrapped) {
     }
     at::Tensor const living(last.lock());  // without the lock: may take Python's
     if (living.defined()) {
-        return is_wrapped ? make(living, true) : living;
+        return is_wrapped ? make(living, true, python) : living;
     }
-    return changed.defined() ? make(changed, is_wrapped) : changed;
+    return changed.defined() ? make(changed, is_wrapped, python) : changed;
 }
 
 void HandedOut::began(c10::intrusive_ptr<c10::TensorImpl> const& watched) {

@@ -24,12 +24,15 @@ namespace spillway {
 class HandedOut : public std::enable_shared_from_this<HandedOut> {
   public:
     /// A tensor like `from`, whose end is watched. Where torch wraps what is unpacked into a
-    /// variable of its own (`is_wrapped`), that variable is watched instead.
-    [[nodiscard]] at::Tensor make(at::Tensor const& from, bool is_wrapped);
+    /// variable of its own (`is_wrapped`), that variable is watched instead, and gets the Python
+    /// class and attributes of `python`, if that is defined (under Python's lock then).
+    [[nodiscard]] at::Tensor make(
+        at::Tensor const& from, bool is_wrapped, at::Tensor const& python = {}
+    );
 
     /// What to hand out in place of the saved tensor: the tensor that was handed out last, while it
     /// lives, or what its user made of it. Undefined: the saved tensor is as it was.
-    [[nodiscard]] at::Tensor again(bool is_wrapped);
+    [[nodiscard]] at::Tensor again(bool is_wrapped, at::Tensor const& python = {});
 
   private:
     friend class WatchedTensor;

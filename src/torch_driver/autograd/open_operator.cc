@@ -6,10 +6,10 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <string_view>
 #include <unordered_map>
 
 namespace spillway {
@@ -137,11 +137,10 @@ void operator_ends(at::RecordFunction const&, at::ObserverContext*) {
     now.depth -= now.depth > 0 ? 1 : 0;
 }
 
-/// A backward gives its threads the callbacks that its forward had, and at its end their own back.
-template <typename Test>
-bool any_callback(Test const& test) {
-    auto const& callbacks = at::get_record_function_tls_().sorted_tls_callbacks_;
-    return std::any_of(callbacks.begin(), callbacks.end(), test);
+at::RecordFunctionCallback watching() {
+    return at::RecordFunctionCallback(&operator_begins, &operator_ends)
+        .needsInputs(true)
+        .scopes({at::RecordScope::FUNCTION});
 }
 
 }  // namespace
@@ -152,20 +151,13 @@ OpenOperators open_operators() {
 }
 
 OpenOperatorWatch::OpenOperatorWatch() {
-    if (any_callback([](auto const& c) { return c.callback_.start() == &operator_begins; })) {
-        return;
+    if (!OperatorCallback::is_there_one(watching())) {
+        callback_.emplace(watching());
     }
-    handle_ =
-        at::addThreadLocalCallback(at::RecordFunctionCallback(&operator_begins, &operator_ends)
-                                       .needsInputs(true)
-                                       .scopes({at::RecordScope::FUNCTION}));
 }
 
 OpenOperatorWatch::~OpenOperatorWatch() {
-    // Torch takes it out on its own thread alone.
-    bool const is_here = handle_ != 0 && std::this_thread::get_id() == thread_;
-    if (is_here && any_callback([&](auto const& c) { return c.handle_ == handle_; })) {
-        at::removeCallback(handle_);
+    if (callback_ && callback_->ends_here()) {
         running() = {};
     }
 }

@@ -5,11 +5,12 @@
 // what saves a tensor. Not for errors: that is operator_name.h, which is always on.
 #pragma once
 
+#include "torch_driver/recorder/operator_callback.h"
+
 #include <c10/core/TensorImpl.h>
 
 #include <cstdint>
-#include <string_view>
-#include <thread>
+#include <optional>
 
 namespace spillway {
 
@@ -55,8 +56,7 @@ class OpenOperatorWatch {
     OpenOperatorWatch& operator=(OpenOperatorWatch const&) = delete;
 
   private:
-    std::uint64_t handle_ = 0;  ///< 0: one around it watches
-    std::thread::id const thread_ = std::this_thread::get_id();
+    std::optional<OperatorCallback> callback_;  ///< none: one around it watches
 };
 
 }  // namespace spillway

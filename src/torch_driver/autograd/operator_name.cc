@@ -38,26 +38,14 @@ void operator_ends(at::RecordFunction const&, at::ObserverContext*) {
     now.depth -= now.depth > 0 ? 1 : 0;
 }
 
-/// A backward gives its threads the callbacks that its forward had, and at its end their own back.
-bool is_called_back(std::uint64_t handle) {
-    auto const& callbacks = at::get_record_function_tls_().sorted_tls_callbacks_;
-    return std::any_of(callbacks.begin(), callbacks.end(), [&](auto const& callback) {
-        return callback.handle_ == handle;
-    });
-}
-
 }  // namespace
 
 OperatorWatch::OperatorWatch()
-    : handle_(at::addThreadLocalCallback(
-          at::RecordFunctionCallback(&operator_begins, &operator_ends)
-              .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION})
-      )) {}
+    : callback_(at::RecordFunctionCallback(&operator_begins, &operator_ends)
+                    .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION})) {}
 
 OperatorWatch::~OperatorWatch() {
-    // Torch takes it out on its own thread alone.
-    if (std::this_thread::get_id() == thread_ && is_called_back(handle_)) {
-        at::removeCallback(handle_);
+    if (callback_.ends_here()) {
         running().depth = 0;
     }
 }

@@ -4,9 +4,9 @@
 // Which operator runs on this thread, so that a refusal can say who asked for the bytes.
 #pragma once
 
-#include <cstdint>
+#include "torch_driver/recorder/operator_callback.h"
+
 #include <string>
-#include <thread>
 
 namespace spillway {
 
@@ -20,8 +20,7 @@ class OperatorWatch {
     OperatorWatch& operator=(OperatorWatch const&) = delete;
 
   private:
-    std::uint64_t handle_;
-    std::thread::id const thread_ = std::this_thread::get_id();
+    OperatorCallback callback_;
 };
 
 /// "aten::addmm", or "an allocation" when no watched operator runs.

@@ -98,42 +98,28 @@ std::string told(Save const& save, std::map<ValueId, History> const& histories) 
     return text;
 }
 
-}  // namespace
-
-std::int32_t SaveLog::add_name(std::string name) {
-    names_.push_back(std::move(name));
-    return static_cast<std::int32_t>(names_.size()) - 1;
-}
-
-void SaveLog::add(Save const& save) {
-    if (saves_.size() == kMostSaves) {
-        saves_.erase(saves_.begin(), saves_.begin() + kMostSaves / 2);
-    }
-    saves_.push_back(save);
-}
-
-/// Of each save, in their order.
-std::vector<std::string> SaveLog::places() const {
-    auto const name_of = [this](Save const& save) {
-        return save.name < 0 ? std::string() : names_[static_cast<std::size_t>(save.name)];
+/// Of each save, in their order, the module that it is in.
+std::vector<std::string> places_of(std::vector<Save> const& saves) {
+    auto const name_of = [](Save const& save) {
+        return save.name == nullptr ? std::string() : *save.name;
     };
     std::unordered_map<std::uint64_t, std::string> module_of_node;
-    std::vector<std::optional<std::string>> after(saves_.size());
+    std::vector<std::optional<std::string>> after(saves.size());
     std::optional<std::string> next;
-    for (std::size_t i = saves_.size(); i-- > 0;) {
-        if (!name_of(saves_[i]).empty()) {
-            next = module_of(name_of(saves_[i]));
-            module_of_node[saves_[i].node] = *next;
+    for (std::size_t i = saves.size(); i-- > 0;) {
+        if (!name_of(saves[i]).empty()) {
+            next = module_of(name_of(saves[i]));
+            module_of_node[saves[i].node] = *next;
         }
         after[i] = next;
     }
     std::vector<std::string> all;
     std::optional<std::string> before;
-    for (std::size_t i = 0; i < saves_.size(); ++i) {
-        if (!name_of(saves_[i]).empty()) {
-            before = module_of(name_of(saves_[i]));
+    for (std::size_t i = 0; i < saves.size(); ++i) {
+        if (!name_of(saves[i]).empty()) {
+            before = module_of(name_of(saves[i]));
         }
-        auto const own = module_of_node.find(saves_[i].node);
+        auto const own = module_of_node.find(saves[i].node);
         bool const has_both = before && after[i];
         all.push_back(
             own != module_of_node.end() ? own->second
@@ -144,9 +130,25 @@ std::vector<std::string> SaveLog::places() const {
     return all;
 }
 
+}  // namespace
+
+void SaveLog::begin_pass() {
+    std::lock_guard const lock(mutex_);
+    saves_.clear();
+}
+
+void SaveLog::add(Save const& save) {
+    std::lock_guard const lock(mutex_);
+    if (saves_.size() == kMostSaves) {
+        saves_.erase(saves_.begin(), saves_.begin() + kMostSaves / 2);
+    }
+    saves_.push_back(save);
+}
+
 std::string SaveLog::explain(std::string const& module, std::map<ValueId, History> const& histories)
     const {
-    std::vector<std::string> const all = places();
+    std::lock_guard const lock(mutex_);
+    std::vector<std::string> const all = places_of(saves_);
     std::set<ValueId> counted;
     std::string table;
     std::int64_t saves = 0;
@@ -164,8 +166,7 @@ std::string SaveLog::explain(std::string const& module, std::map<ValueId, Histor
         bool const has_left =
             save.value.valid() && history != histories.end() && history->second.left;
         left_bytes += has_left && !is_again ? save.size_bytes : 0;
-        std::string const what =
-            save.name >= 0 ? names_[static_cast<std::size_t>(save.name)] : save.origin.name();
+        std::string const what = save.name != nullptr ? *save.name : save.origin.name();
         std::string const size = format_size(save.size_bytes);
         char line[512];
         std::snprintf(

@@ -7,27 +7,18 @@
 
 #include "base/ids.h"
 #include "session/history.h"
-#include "torch_driver/autograd/saved_hook.h"
+#include "torch_driver/autograd/eligibility.h"
+#include "torch_driver/autograd/origin.h"
 
-#include <cstddef>
+#include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 namespace spillway {
-
-/// Whether a saved tensor may leave the device, and if not, why.
-enum class Stay : std::uint8_t {
-    may_leave,
-    no_plain_tensor,  ///< sparse, a subclass, a wrapper of torch.func or a tracer
-    other_device,
-    small,
-    long_for_tier,  ///< behind a GPU, with NVMe and no host budget
-    foreign_block,  ///< its memory is not the session's: from before it, or a view of foreign
-                    ///< memory
-    owned,          ///< parameter, buffer, gradient, optimizer state
-};
 
 /// One tensor that a node saved.
 struct Save {
@@ -36,15 +27,17 @@ struct Save {
     ValueId value;  ///< where it may leave
     std::int64_t size_bytes = 0;
     Stay stay = Stay::may_leave;
-    std::int32_t name = -1;  ///< which owned tensor it is
+    std::shared_ptr<std::string const> name = nullptr;  ///< of an owned tensor that has one
 };
 
-/// Thread  not thread-safe: the registry's mutex guards it
+/// Thread  any; one mutex, and nothing else is called under it
 class SaveLog {
   public:
-    /// Of what is owned: "transformer.h.0.mlp.c_fc.weight".
-    [[nodiscard]] std::int32_t add_name(std::string name);
-    void begin_pass() { saves_.clear(); }
+    /// Saves are kept from now on.
+    void keep() { is_kept_ = true; }
+    [[nodiscard]] bool is_kept() const { return is_kept_; }
+
+    void begin_pass();
     /// Forgets the oldest where one forward has some hundred thousand, as in a session that is
     /// entered for a whole training and never told of a step.
     void add(Save const& save);
@@ -57,10 +50,9 @@ class SaveLog {
     ) const;
 
   private:
-    [[nodiscard]] std::vector<std::string> places() const;
-
-    std::vector<std::string> names_;
-    std::vector<Save> saves_;
+    std::atomic<bool> is_kept_ = false;
+    mutable std::mutex mutex_;
+    std::vector<Save> saves_;  ///< the mutex guards it
 };
 
 }  // namespace spillway

@@ -6,18 +6,16 @@
 #include "torch_driver/autograd/engine.h"
 #include "torch_driver/autograd/handed_out.h"
 #include "torch_driver/autograd/python_lock.h"
-#include "torch_driver/autograd/python_subclass.h"
+#include "torch_driver/autograd/python_state.h"
 #include "torch_driver/autograd/written_in_place.h"
 #include "torch_driver/session/torch_session.h"
 
 #include <ATen/SequenceNumber.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
-#include <c10/util/Type.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <string>
 #include <string_view>
 #include <typeinfo>
 
@@ -53,21 +51,12 @@ Origin origin_of(at::Tensor const& tensor) {
 
 }  // namespace
 
-std::string Origin::name() const {
-    if (node == nullptr) {
-        return "input";
-    }
-    std::string full = c10::demangle(node->name());
-    std::size_t const last = full.rfind("::");
-    return last == std::string::npos ? full : full.substr(last + 2);
-}
-
 SavedHook::SavedHook(std::shared_ptr<TorchSession> session)
     : session_(std::move(session)), storage_(c10::intrusive_ptr<c10::StorageImpl>()) {}
 
 SavedHook::~SavedHook() {
     if (value_.valid()) {
-        session_->registry().forget(*this);
+        session_->saved_tensors().forget(*this);
     }
     let_go_of_original(std::move(original_));
 }
@@ -88,11 +77,13 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
         storage_ = tensor.storage().getWeakStorageImpl();
     }
     is_wrapped_ = torch_will_wrap(tensor);
-    is_subclass_ = !is_output_ && is_python_subclass(tensor);
-    if (!is_subclass_) {
+    has_python_state_ = !is_output_ && has_python_state(tensor);
+    if (has_python_state_) {
+        session_->pass();
+    } else {
         session_->save(*this, tensor);
     }
-    if (is_subclass_ || (!value_.valid() && origin_.node == nullptr)) {
+    if (has_python_state_ || (!value_.valid() && origin_.node == nullptr)) {
         kept_ = tensor;
     }
 }
@@ -126,29 +117,36 @@ at::Tensor SavedHook::call_unpack_hook() {
     if (is_leaf && !is_wrapped_) {
         return original;
     }
-    return hand_out(is_leaf ? original : std::move(tensor), is_of_torch);
+    return hand_out(is_leaf ? original : std::move(tensor), original, is_of_torch);
 }
 
-at::Tensor SavedHook::hand_out(at::Tensor tensor, bool is_of_torch) {
-    if (is_subclass_ && is_wrapped_ && !is_of_torch && holds_python_lock()) {
-        return as_its_subclass(tensor);
+at::Tensor SavedHook::hand_out(at::Tensor tensor, at::Tensor const& original, bool is_of_torch) {
+    bool const is_plain = session_->saved_tensors().eligibility().is_plain(tensor);
+    at::Tensor python;  // whose class and attributes it gets
+    if (is_wrapped_ && !is_of_torch && holds_python_lock()) {
+        python = has_python_state_ ? kept_ : original;
+        if (!python.defined() || !has_python_object(python)) {
+            python.reset();
+        } else if (!is_plain && has_python_state(python)) {
+            return as_its_subclass(python);
+        }
     }
     std::shared_ptr<HandedOut> out = handed_out_.load();
     if (out != nullptr) {
-        if (at::Tensor again = out->again(is_wrapped_); again.defined()) {
+        if (at::Tensor again = out->again(is_wrapped_, python); again.defined()) {
             return again;
         }
     }
     bool const is_itself = !is_wrapped_ && !value_.valid();   // as plain autograd keeps it
     bool const is_new_each_time = is_output_ && is_wrapped_;  // there, too
-    if (is_of_torch || is_itself || is_new_each_time || !session_->registry().is_plain(tensor)) {
+    if (is_of_torch || is_itself || is_new_each_time || !is_plain) {
         return tensor;
     }
     if (out == nullptr) {
         auto fresh = std::make_shared<HandedOut>();
         out = handed_out_.compare_exchange_strong(out, fresh) ? fresh : out;
     }
-    return out->make(tensor, is_wrapped_);
+    return out->make(tensor, is_wrapped_, python);
 }
 
 void SavedHook::check_gradient_wanted(at::Tensor const& original) const {
@@ -170,7 +168,7 @@ bool SavedHook::is_another_now(at::Tensor const& original) const {
     }
     c10::TensorImpl const& now = *original.unsafeGetTensorImpl();
     return now.unsafe_storage().unsafeGetStorageImpl() != storage_._unsafe_get_target() ||
-           !session_->registry().is_view_of(*this, original);
+           !session_->saved_tensors().is_view_of(*this, original);
 }
 
 at::Tensor SavedHook::what_became_of_it() const {
@@ -187,7 +185,7 @@ void SavedHook::check_version() const {
     if (now == saved_version_) {
         return;
     }
-    at::Tensor const like = value_.valid() ? session_->registry().shape_of(*this) : kept_;
+    at::Tensor const like = value_.valid() ? session_->saved_tensors().shape_of(*this) : kept_;
     at::Tensor const original(original_.lock());
     if (is_output_) {
         // Plain autograd names the node that saved its own output: the one that runs now.

@@ -6,6 +6,8 @@
 #pragma once
 
 #include "base/ids.h"
+#include "torch_driver/autograd/geometry.h"
+#include "torch_driver/autograd/origin.h"
 #include "torch_driver/autograd/replaced_data.h"
 
 #include <ATen/core/Tensor.h>
@@ -15,35 +17,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <typeinfo>
 #include <utility>
-#include <vector>
 
 namespace spillway {
 
 class HandedOut;
 class TorchSession;
-struct SavedValue;  // registry.h
-
-/// Which node made the tensor, for messages and slots: names are made only when asked for, because
-/// that costs more than all the rest.
-struct Origin {
-    std::type_info const* node = nullptr;  ///< null: made outside the graph
-    std::uint32_t output = 0;
-    std::uint64_t number = 0;  ///< the node's sequence number
-
-    /// "AddmmBackward0", or "input".
-    [[nodiscard]] std::string name() const;
-};
-
-/// The view of a storage that a saved tensor is.
-struct Geometry {
-    std::vector<std::int64_t> sizes;
-    std::vector<std::int64_t> strides;
-    std::int64_t offset = 0;
-    c10::DispatchKeySet keys;
-    caffe2::TypeMeta dtype;
-};
+struct SavedValue;  // saved_values.h
 
 /// Thread  pack and unpack on the threads that autograd chooses; destroyed on any thread, where it
 ///         does not throw, and waits only as the last of a session that was closed: for the stores
@@ -69,9 +49,11 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     /// Torch makes a variable of its own of what is unpacked, so that nobody sees the tensor
     /// itself.
     [[nodiscard]] bool is_wrapped() const { return is_wrapped_; }
+    /// The sequence number of the node that saves.
+    [[nodiscard]] std::uint64_t node_number() const { return node_number_; }
 
   private:
-    friend class Registry;
+    friend class SavedTensors;
 
     /// Raises what plain autograd raises for a tensor that was written in place.
     void check_version() const;
@@ -83,8 +65,11 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     [[nodiscard]] bool is_another_now(at::Tensor const& original) const;
     /// The same, of one that was handed out, and has gone since it was saved again.
     [[nodiscard]] at::Tensor what_became_of_it() const;
-    /// What the hook stands for, to the code that asks; `is_of_torch`: it only reads.
-    [[nodiscard]] at::Tensor hand_out(at::Tensor tensor, bool is_of_torch);
+    /// What the hook stands for, to the code that asks; `is_of_torch`: it only reads. `original`
+    /// may be undefined.
+    [[nodiscard]] at::Tensor hand_out(
+        at::Tensor tensor, at::Tensor const& original, bool is_of_torch
+    );
 
     std::shared_ptr<TorchSession> session_;  ///< a session lives as long as its graphs
     /// A detached alias, undefined while the value is away. A leaf that is passed through is kept
@@ -99,7 +84,7 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     Origin origin_;
     bool is_output_ = false;  ///< of the very node that saves it
     bool is_wrapped_ = false;
-    bool is_subclass_ = false;            ///< of Python's: `kept_` is the tensor itself
+    bool has_python_state_ = false;       ///< a class or attributes: `kept_` is the tensor itself
     std::uint64_t node_number_ = 0;       ///< sequence number of the node that saves
     ValueId value_;                       ///< invalid: passed through
     SavedValue* filed_ = nullptr;         ///< the value's entry; null: passed through

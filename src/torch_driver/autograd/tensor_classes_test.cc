@@ -27,8 +27,8 @@ struct Classes {
         SessionOptions options;
         options.device_budget_bytes = 64_MiB;
         options.min_value_bytes = 1;
-        session = TorchSession::open(options);
-        session->registry().tell_classes();
+        session = open_session(options);
+        session->saved_tensors().tell_classes();
         allocate_from(session, false);
     }
 
@@ -49,7 +49,7 @@ struct Classes {
             result = recorded(session, body);
         }
         Names names;
-        for (auto const& [what, saver] : session->registry().classes()) {
+        for (auto const& [what, saver] : session->saved_tensors().classes()) {
             names.emplace_back(name_of(saver.tensor_class));
         }
         return names;
@@ -273,7 +273,7 @@ TEST(TensorClasses, under_autocast_the_cast_weight_is_a_parameter) {
     at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
     at::autocast::set_autocast_enabled(at::kCPU, true);
     Names const names = on.of([&] { return at::linear(x, weight, bias); });
-    auto const all = on.session->registry().classes();
+    auto const all = on.session->saved_tensors().classes();
     at::autocast::clear_cache();
     at::autocast::set_autocast_enabled(at::kCPU, false);
     EXPECT_EQ(std::count(names.begin(), names.end(), "linear_input"), 1);
@@ -320,7 +320,7 @@ TEST(TensorClasses, unwatched_operators_are_unknown) {
     Tensor const weight = on.parameter({16, 16});
     Tensor const x = on.input({4, 16});
     Tensor const y = recorded(on.session, [&] { return at::linear(x, weight); });
-    auto const all = on.session->registry().classes();
+    auto const all = on.session->saved_tensors().classes();
     ASSERT_EQ(all.size(), 1u);
     EXPECT_EQ(all[0].second.tensor_class, TensorClass::other);
 }

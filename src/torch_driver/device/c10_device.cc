@@ -61,8 +61,6 @@ C10Device::C10Device(c10::Device where, c10::DeviceAllocator& allocator, std::in
       guard_(where.type()),
       copy_out_(guard_.getStreamFromGlobalPool(where, true)),
       copy_in_(guard_.getStreamFromGlobalPool(where, true)),
-      encode_(guard_.getStreamFromGlobalPool(where, true)),
-      decode_(guard_.getStreamFromGlobalPool(where, true)),
       limit_bytes_(limit_bytes) {
     Siblings& siblings = Siblings::get();
     std::lock_guard const lock(siblings.guard);
@@ -309,16 +307,6 @@ Result<void> C10Device::copy(void* to, void const* from, std::int64_t size_bytes
     } catch (std::exception const& failure) {
         return refusal(failure);
     }
-}
-
-Result<void> C10Device::encode(
-    Encoding const&, void const* /*raw*/, void* /*coded*/, std::uint64_t /*seed*/, StreamId
-) {
-    return Error{Errc::unsupported, "this device encodes nothing", where_.str()};
-}
-
-Result<void> C10Device::decode(Encoding const&, void const* /*coded*/, void* /*raw*/, StreamId) {
-    return Error{Errc::unsupported, "this device decodes nothing", where_.str()};
 }
 
 Result<std::shared_ptr<C10Device>> open_c10_device(

@@ -8,7 +8,6 @@
 #include "base/result.h"
 #include "memory/device.h"
 #include "memory/host_memory.h"
-#include "mover/device_coder.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Device.h>
@@ -28,7 +27,7 @@ namespace spillway {
 
 /// Bytes are those of torch's own allocator, which all threads of the process share: every
 /// allocation on the device counts, and the limit holds for their sum.
-class C10Device : public Device, public DeviceCoder {
+class C10Device : public Device {
   public:
     /// `allocator` gives the bytes and tells its statistics; it stands behind ours, if that is
     /// installed. `limit_bytes` 0: none.
@@ -78,9 +77,6 @@ class C10Device : public Device, public DeviceCoder {
     [[nodiscard]] StreamId stream_of(void const* block) const override;
     [[nodiscard]] StreamId copy_out_stream() const override { return id_of(copy_out_); }
     [[nodiscard]] StreamId copy_in_stream() const override { return id_of(copy_in_); }
-    [[nodiscard]] bool codes(Codec const&) const override { return false; }
-    [[nodiscard]] StreamId encode_stream() const override { return id_of(encode_); }
-    [[nodiscard]] StreamId decode_stream() const override { return id_of(decode_); }
     [[nodiscard]] StreamEventRef record(StreamId stream) override;
     void wait(StreamId stream, StreamEventRef const& event) override;
     /// Also true, and said once, where the device has failed: torch's next call raises. (Where it
@@ -91,18 +87,16 @@ class C10Device : public Device, public DeviceCoder {
     [[nodiscard]] Result<void> copy(
         void* to, void const* from, std::int64_t size_bytes, StreamId stream
     ) override;
-    [[nodiscard]] Result<void> encode(
-        Encoding const& encoding, void const* raw, void* coded, std::uint64_t seed, StreamId stream
-    ) override;
-    [[nodiscard]] Result<void> decode(
-        Encoding const& encoding, void const* coded, void* raw, StreamId stream
-    ) override;
 
   protected:
     /// Host memory of `size_bytes` is not pinned, for the reason `why`.
     static void say_pageable(std::int64_t size_bytes, std::string const& why);
     [[nodiscard]] c10::Stream stream(StreamId id) const {
         return c10::Stream(c10::Stream::UNSAFE, where_, id.number);
+    }
+    /// One of torch's own streams of high priority, for the runtime's work.
+    [[nodiscard]] StreamId stream_of_pool() const {
+        return id_of(guard_.getStreamFromGlobalPool(where_, true));
     }
     /// Torch's first line: what the device refused.
     [[nodiscard]] Error refusal(std::exception const& failure) const;
@@ -126,8 +120,6 @@ class C10Device : public Device, public DeviceCoder {
     c10::impl::VirtualGuardImpl const guard_;
     c10::Stream const copy_out_;
     c10::Stream const copy_in_;
-    c10::Stream const encode_;
-    c10::Stream const decode_;
     std::atomic<std::int64_t> limit_bytes_;
     std::atomic<std::int64_t> bound_bytes_ = kUnbound;
 

@@ -9,6 +9,7 @@
 #include "cuda_device/smoke.h"
 #include "torch_driver/allocator/cuda_allocator.h"
 #include "torch_driver/allocator/device_allocator.h"
+#include "torch_driver/device/coding_device.h"
 
 #include <ATen/Context.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -75,9 +76,9 @@ class PoolLimit {
     std::int64_t const limit_bytes_;
 };
 
-class CudaDevice final : public C10Device {
+class CudaDevice final : public CodingDevice {
   public:
-    using C10Device::C10Device;
+    using CodingDevice::CodingDevice;
 
     /// Fails   as limit_cuda_pool
     Result<void> limit_pool() {

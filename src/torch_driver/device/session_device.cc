@@ -57,7 +57,8 @@ SessionDevice open_session_device(SessionOptions const& options) {
     auto host_memory = [device](std::int64_t size_bytes) {
         return device->host_memory(size_bytes);
     };
-    return {device, device, place, host_memory, device->take_pool_limit()};
+    auto coder = std::dynamic_pointer_cast<DeviceCoder>(device);
+    return {device, std::move(coder), place, host_memory, device->take_pool_limit()};
 }
 
 std::unique_ptr<Tier> open_host(SessionOptions const& options, SessionDevice const& device) {

@@ -29,7 +29,7 @@ struct TorchPlace {
 
 struct SessionDevice {
     std::shared_ptr<Device> device;      ///< shared by the loop, the mover and the allocator
-    std::shared_ptr<DeviceCoder> coder;  ///< null: the host encodes and decodes
+    std::shared_ptr<DeviceCoder> coder;  ///< null: none, or the host encodes and decodes in place
     TorchPlace place;
     /// Memory that the device copies to and from.
     std::function<Result<HostMemory>(std::int64_t size_bytes)> host_memory;

@@ -13,7 +13,7 @@ namespace spillway {
 Entered::Entered(std::shared_ptr<TorchSession> const& session)
     : session_(of_this_thread(session)),
       outer_(std::exchange(thread_recorder(), Recorder{session_, python_hook_depth()})) {
-    session_->enter(thread_recorder().python_hooks);
+    session_->use().enter(thread_recorder().python_hooks);
     allocate_from(session_, false);
     if (session_->tells_classes()) {
         watch_.emplace();
@@ -23,12 +23,12 @@ Entered::Entered(std::shared_ptr<TorchSession> const& session)
 Entered::~Entered() {
     session_->leave();
     if (ends_by_error_ || std::uncaught_exceptions() > exceptions_) {
-        session_->lapse();
+        session_->use().lapse();
     }
     if (thread_recorder().session != session_) {
         return;  // dropped by another thread, or before one inside it
     }
-    bool const goes_on = outer_.session != nullptr && outer_.session->is_entered();
+    bool const goes_on = outer_.session != nullptr && outer_.session->use().is_entered();
     thread_recorder() = goes_on ? std::move(outer_) : Recorder{};
     if (goes_on) {
         allocate_from(thread_recorder().session, false);
@@ -37,7 +37,7 @@ Entered::~Entered() {
 
 Capped::Capped(std::shared_ptr<TorchSession> const& session)
     : session_(capped_on_this_thread(session)) {
-    session_->begin_use();
+    session_->use().begin();
 }
 
 Capped::~Capped() {

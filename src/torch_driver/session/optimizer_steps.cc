@@ -3,9 +3,12 @@
 
 #include "torch_driver/session/optimizer_steps.h"
 
+#include "torch_driver/recorder/operator_callback.h"
+
 #include <ATen/record_function.h>
 
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -46,10 +49,12 @@ void ends(at::RecordFunction const&, at::ObserverContext* context) {
 }  // namespace
 
 void watch_optimizer_steps() {
-    static at::CallbackHandle const handle = at::addGlobalCallback(
-        at::RecordFunctionCallback(&begins, &ends).scopes({at::RecordScope::USER_SCOPE})
-    );
-    (void)handle;
+    static std::once_flag once;
+    std::call_once(once, [] {
+        call_back_on_all_threads(
+            at::RecordFunctionCallback(&begins, &ends).scopes({at::RecordScope::USER_SCOPE})
+        );
+    });
 }
 
 bool at_end_of_step(std::function<void()> ended) {

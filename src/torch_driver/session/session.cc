@@ -8,6 +8,7 @@
 #include "torch_driver/allocator/allocator.h"
 #include "torch_driver/autograd/operator_name.h"
 #include "torch_driver/session/entered.h"
+#include "torch_driver/session/open_session.h"
 #include "torch_driver/session/torch_session.h"
 
 #include <utility>
@@ -18,28 +19,36 @@ Session::Session(std::shared_ptr<TorchSession> impl)
     : impl_(std::move(impl)), watch_(std::make_unique<OperatorWatch>()) {}
 
 Session::~Session() {
-    impl_->owner_gone();
+    impl_->use().owner_gone();
 }
 
 std::unique_ptr<Session> Session::open(SessionOptions const& options) {
-    std::shared_ptr<TorchSession> opened = TorchSession::open(options);
-    if (opened->caps_from_open()) {
+    std::shared_ptr<TorchSession> opened = open_session(options);
+    if (opened->use().caps_from_open()) {
         allocate_from(opened, options.whole_process);
     }
     return std::unique_ptr<Session>(new Session(std::move(opened)));
 }
 
-void Session::own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names) {
-    impl_->own(tensors, names);
+void Session::own(
+    std::vector<at::Tensor> const& tensors,
+    std::vector<std::string> const& names,
+    std::vector<OwnedKind> const& kinds
+) {
+    impl_->own(tensors, names, kinds);
+}
+
+OwnedBytes Session::owned_bytes() const {
+    return impl_->owned().bytes();
 }
 
 std::string Session::explain(std::string const& module) const {
-    return impl_->registry().explain(module, impl_->loop().histories());
+    return impl_->saved_tensors().log().explain(module, impl_->loop().histories());
 }
 
 void Session::phase(Phase phase, std::int64_t step) {
     if (phase == Phase::forward) {
-        impl_->registry().begin_pass();
+        impl_->saved_tensors().begin_pass();
         impl_->loop().begin_histories();
     }
     if (step != impl_->loop().step()) {

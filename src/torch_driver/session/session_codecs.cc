@@ -119,7 +119,9 @@ void check_codecs(
 ) {
     for (Codec const& codec : table) {
         bool const is_used = codec.kind != CodecKind::identity;
-        if (is_used && device.coder != nullptr && !device.coder->codes(codec)) {
+        bool const is_coded_here =
+            device.device->is_host() || (device.coder != nullptr && device.coder->codes(codec));
+        if (is_used && !is_coded_here) {
             std::string const why = options.device + " has no kernels for " + to_text(codec);
             throw options.codecs.empty()
                 ? BadOption("policy", "'" + options.policy + "' cannot be: " + why)

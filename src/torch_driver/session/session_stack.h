@@ -25,12 +25,14 @@ class SessionStack {
         });
         for (auto const& weak : sessions_) {
             if (std::shared_ptr<TorchSession> const other = weak.lock();
-                other != nullptr && !other->is_in_use()) {
-                other->lapse();
+                other != nullptr && !other->use().is_in_use()) {
+                other->use().lapse();
             }
         }
         if (std::shared_ptr<TorchSession> const outer = innermost()) {
-            session->begin_inside(outer);
+            NestedBudget::nest(
+                TorchSession::budget_of(session->shared_from_this()), TorchSession::budget_of(outer)
+            );
         }
         sessions_.push_back(session);
     }

@@ -11,9 +11,7 @@ Suite const& suite() {
     static Suite const cpu{
         .device = c10::Device(c10::kCPU),
         .open = [](SessionOptions const& options, std::unique_ptr<Tier> tier, bool) {
-            return TorchSession::open_on(
-                options, open_session_device(options), nullptr, std::move(tier)
-            );
+            return open_session_on(options, open_session_device(options), nullptr, std::move(tier));
         }};
     return cpu;
 }

@@ -11,7 +11,7 @@
 #include "spillway/limits.h"
 #include "spillway/policy.h"
 #include "spillway/session.h"
-#include "torch_driver/autograd/python_subclass.h"
+#include "torch_driver/autograd/python_state.h"
 #include "torch_driver/session/forks.h"
 #include "torch_driver/session/optimizer_steps.h"
 #include "torch_driver/torch_version.h"
@@ -21,12 +21,14 @@
 #include <torch/custom_class.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace spillway {
@@ -99,6 +101,16 @@ class Updates {
     int depth_ = 0;
     std::optional<Update> open_;
 };
+
+std::vector<OwnedKind> kinds_of(std::vector<std::string> const& names) {
+    std::vector<OwnedKind> kinds;
+    for (std::string const& name : names) {
+        auto const at = std::find(kOwnedKindNames.begin(), kOwnedKindNames.end(), name);
+        TORCH_CHECK_VALUE(at != kOwnedKindNames.end(), "no kind of owned tensors: '", name, "'");
+        kinds.push_back(static_cast<OwnedKind>(at - kOwnedKindNames.begin()));
+    }
+    return kinds;
+}
 
 /// Thread  any; stopped on the thread that started it
 class SessionClass final : public torch::CustomClassHolder {
@@ -175,12 +187,27 @@ class SessionClass final : public torch::CustomClassHolder {
         }
     }
 
-    void own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names) {
+    /// `kinds` as kOwnedKindNames has them.
+    void own(
+        std::vector<at::Tensor> const& tensors,
+        std::vector<std::string> const& names,
+        std::vector<std::string> const& kinds
+    ) {
         try {
-            opened()->own(tensors, names);
+            opened()->own(tensors, names, kinds_of(kinds));
         } catch (BadOption const& bad) {
             refuse(bad);
         }
+    }
+
+    /// By the names of kinds.
+    std::unordered_map<std::string, std::int64_t> owned_bytes() {
+        OwnedBytes const bytes = opened()->owned_bytes();
+        std::unordered_map<std::string, std::int64_t> by_name;
+        for (std::size_t kind = 0; kind < bytes.size(); ++kind) {
+            by_name.emplace(kOwnedKindNames[kind], bytes[kind]);
+        }
+        return by_name;
     }
 
     void start() {
@@ -322,10 +349,11 @@ std::vector<std::tuple<std::string, std::string, std::string, bool, bool>> list_
 }  // namespace
 
 TORCH_LIBRARY(spillway, library) {
-    // For saved tensors of Python's subclasses: python/spillway/_subclass.py.
+    // For what Python knows of saved tensors: python/spillway/_python_state.py.
     library.def("set_python_classes", &set_python_classes);
-    library.def("subclass_to_copy", &subclass_to_copy);
-    library.def("subclass_copied", [](at::Tensor const& copy) { subclass_copied(copy); });
+    library.def("python_state_from", &python_state_from);
+    library.def("python_state_to", &python_state_to);
+    library.def("python_state_copied", [](at::Tensor const& copy) { python_state_copied(copy); });
     library.def("policies", &list_policies);
     library.class_<SessionClass>("Session")
         .def(torch::init<
@@ -342,6 +370,7 @@ TORCH_LIBRARY(spillway, library) {
              std::string const&,
              std::int64_t>())
         .def("own", &SessionClass::own)
+        .def("owned_bytes", &SessionClass::owned_bytes)
         .def("start", &SessionClass::start)
         .def("stop", &SessionClass::stop)
         .def("step", &SessionClass::step)

@@ -1,60 +1,74 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The session inside torch: one loop, one device, one registry, tied to torch's allocator, hooks
-// and graph tasks. Owned by the public Session, by recordings and by every saved tensor.
+// The session inside torch: one loop, one device, its saved tensors, tied to torch's allocator,
+// hooks and graph tasks. Owned by the public Session, by recordings and by every saved tensor.
 #pragma once
 
 #include "memory/device.h"
 #include "session/codec_rule.h"
 #include "session/loop.h"
 #include "spillway/session.h"
-#include "torch_driver/allocator/loan.h"
+#include "torch_driver/allocator/device_blocks.h"
+#include "torch_driver/allocator/nested_budget.h"
 #include "torch_driver/autograd/python_lock.h"
-#include "torch_driver/autograd/registry.h"
 #include "torch_driver/autograd/saved_hook.h"
+#include "torch_driver/autograd/saved_tensors.h"
 #include "torch_driver/device/session_device.h"
-#include "torch_driver/session/forks.h"
+#include "torch_driver/session/codec_choice.h"
+#include "torch_driver/session/once_per_backward.h"
+#include "torch_driver/session/session_use.h"
 #include "torch_driver/session/step_estimate.h"
+#include "torch_driver/states/owned_storages.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/FunctionRef.h>
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace spillway {
 
-class TorchSession final : public std::enable_shared_from_this<TorchSession> {
+/// Opened by open_session.h.
+///
+/// Thread  any, as each part of it says. Events reach the loop in turns (Loop::take_turn); no mutex
+///         of a part is held meanwhile
+class TorchSession final : public std::enable_shared_from_this<TorchSession>, public BudgetOwner {
   public:
-    /// Throws  BadOption
-    [[nodiscard]] static std::shared_ptr<TorchSession> open(SessionOptions const& options);
-    /// The same on a device and tiers of the caller's; tiers may be null.
-    [[nodiscard]] static std::shared_ptr<TorchSession> open_on(
-        SessionOptions const& options,
+    /// Of `options` it reads what is of the driver alone: the size floor, when it caps, whether
+    /// saves are kept. `loop` has the rest.
+    TorchSession(
         SessionDevice device,
-        std::unique_ptr<Tier> host,
-        std::unique_ptr<Tier> nvme,
-        MoverOptions mover = {}
+        std::unique_ptr<Mover> mover,
+        LoopOptions loop,
+        SessionOptions const& options
     );
-    ~TorchSession();
+    ~TorchSession() override;
 
-    TorchSession(TorchSession const&) = delete;
-    TorchSession& operator=(TorchSession const&) = delete;
+    /// From now on what leaves is encoded as `rule` says, through `staging_bytes` of staging that
+    /// count in the budget. Before the first save.
+    void encode_by(std::unique_ptr<CodecRule> rule, std::int64_t staging_bytes);
 
     /// The phase that begins, for the loop and for what measures steps.
     void phase(Phase phase);
 
     // For hooks.
-    [[nodiscard]] Registry& registry() { return registry_; }
+    [[nodiscard]] SavedTensors& saved_tensors() { return saved_; }
     void save(SavedHook& hook, at::Tensor const& tensor);
+    /// A tensor was saved that stays as it was given, whatever its storage is.
+    void pass();
     /// What the hook stands for; `is_of_torch`: for a node that only reads it.
     [[nodiscard]] at::Tensor bring_back(SavedHook const& hook, bool is_of_torch);
+    /// A backward begins, where that is not known yet: in a program that tells no phases, what is
+    /// saved after it is of a forward again.
+    void begin_backward();
+    /// The backward that the calling thread runs is counted and capped to its end, on this thread:
+    /// gradients come after the last saved tensor has gone.
+    void cap_this_backward();
 
     // For allocators.
     /// Calls `try_once` until it succeeds, with room made after each failure.
@@ -62,65 +76,37 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     /// Throws  c10::OutOfMemoryError: nothing more can leave
     void make_room_until(std::int64_t size_bytes, c10::function_ref<bool()> try_once);
     [[nodiscard]] void* allocate(std::int64_t size_bytes);
-    /// Whether it counts and caps what its threads allocate: until `end_cap`, and, where its owner
-    /// has gone or it has lapsed, only while it is in use: a thread is in it, an optimizer steps,
-    /// or a backward of what it recorded runs. Graphs that torch alone still keeps cap nothing.
-    [[nodiscard]] bool caps() const {
-        return caps_ && !is_forked() && ((has_owner_ && !lapsed_) || is_in_use());
-    }
-    [[nodiscard]] bool is_in_use() const { return uses_.load(std::memory_order_relaxed) > 0; }
-    /// What is left of its graphs may be an error's: until it is entered again it caps only while
-    /// it is in use. Not where it caps from its opening to its end.
-    void lapse() { lapsed_ = !caps_from_open_; }
-    /// Its public handle is gone.
-    void owner_gone() { has_owner_ = false; }
-    /// A thread is in it, or a backward of its graph runs.
-    void begin_use() { ++uses_; }
-    void end_use();
-    /// The backward that the calling thread runs is counted and capped to its end, on this thread:
-    /// gradients come after the last saved tensor has gone.
-    void cap_this_backward();
-    [[nodiscard]] bool caps_from_open() const { return caps_from_open_; }
+    /// As SessionUse::caps.
+    [[nodiscard]] bool caps() const override { return use_.caps(); }
 
-    /// A backward begins, where that is not known yet: in a program that tells no phases, what is
-    /// saved after it is of a forward again.
-    void begin_backward();
+    /// Who uses it. What ends a use tells `end_use` and `leave` here.
+    [[nodiscard]] SessionUse& use() { return use_; }
+    void end_use();
+    void leave();
 
     /// Whether operators are to be watched while it records, so that savers have a class.
-    [[nodiscard]] bool tells_classes() const { return rule_ != nullptr; }
-
-    /// A thread is in it, under so many hooks of Python's.
-    void enter(std::size_t python_hooks) {
-        python_hooks_ = python_hooks;
-        lapsed_ = false;
-        ++entered_;
-        begin_use();
-    }
-    void leave() {
-        --entered_;
-        end_use();
-    }
-    [[nodiscard]] bool is_entered() const { return entered_ > 0 && !is_forked(); }
-    /// Where it was entered last.
-    [[nodiscard]] std::size_t python_hooks() const { return python_hooks_; }
-
-    /// This process is a child of the one that opened it: there it neither caps nor records.
-    [[nodiscard]] bool is_forked() const { return forks_so_far() != forks_; }
+    [[nodiscard]] bool tells_classes() const { return codec_choice_.has_value(); }
 
     // For a session inside another.
-    /// What is allocated from now on counts in `outer`'s budget, too.
-    void begin_inside(std::shared_ptr<TorchSession> const& outer);
-    /// Sets `bytes` of this session's budget aside; where they are not free, `make_room` frees
-    /// them.
-    [[nodiscard]] bool lend(std::int64_t bytes, bool make_room);
-    /// As `Loan::refusal`.
-    [[nodiscard]] std::string refusal(std::int64_t size_bytes) { return loan_.refusal(size_bytes); }
+    /// The budget of `session`, in a pointer that keeps it as `session` does.
+    [[nodiscard]] static std::shared_ptr<NestedBudget> budget_of(
+        std::shared_ptr<TorchSession> const& session
+    ) {
+        return {session, &session->budget_};
+    }
+    [[nodiscard]] bool make_room(std::int64_t size_bytes) override;
+    [[nodiscard]] bool make_room_for_another(std::int64_t size_bytes) override;
 
     // For the public Session.
     [[nodiscard]] std::shared_ptr<Device> const& device() const { return device_; }
     [[nodiscard]] Loop& loop() { return *loop_; }
     /// Throws  BadOption: they leave nothing of the device budget
-    void own(std::vector<at::Tensor> const& tensors, std::vector<std::string> const& names = {});
+    void own(
+        std::vector<at::Tensor> const& tensors,
+        std::vector<std::string> const& names = {},
+        std::vector<OwnedKind> const& kinds = {}
+    );
+    [[nodiscard]] OwnedStorages const& owned() const { return owned_; }
     [[nodiscard]] Report report();
     [[nodiscard]] std::optional<Refusal> last_refusal() { return loop_->last_refusal(); }
     /// An optimizer's step begins, which will allocate `state_bytes` that stay; 0: not known.
@@ -129,58 +115,37 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession> {
     }
     void update_ends() { estimate_.update_ends(); }
     void end_cap();
-    void exact(bool on) { exact_ = on; }
+    /// While it is on, nothing that is saved loses anything.
+    void exact(bool on);
     /// "step 3, forward".
     [[nodiscard]] std::string place() const;
 
   private:
-    TorchSession(
-        SessionDevice device,
-        std::unique_ptr<Mover> mover,
-        LoopOptions options,
-        SessionOptions const& session
-    );
-    void follow(std::unique_ptr<CodecRule> rule, std::int64_t staging_bytes);
-    [[nodiscard]] SavedAs ask_rule(Registry::Fresh const& fresh, bool is_in_backward);
     void tell_backward_order();
     [[nodiscard]] at::Tensor wait_for(
         ValueId value, SavedHook const* hook, bool is_of_torch, WithoutPythonLock& without_lock
     );
     void see_need(std::int64_t size_bytes);
-    [[noreturn]] void raise_out_of_memory(std::string const& why);
-    [[nodiscard]] bool borrow(std::int64_t size_bytes, bool last_resort);
-    [[nodiscard]] std::vector<std::shared_ptr<TorchSession>> borrowers();
-    std::int64_t trim_loans();
-    [[nodiscard]] bool is_inside(TorchSession const& other);
+    [[noreturn]] void refuse(std::string const& why);
 
     std::shared_ptr<Device> device_;
     std::shared_ptr<void> pool_limit_;
-    Registry registry_;
+    DeviceBlocks const blocks_;
+    OwnedStorages owned_;
+    SavedTensors saved_;
     std::unique_ptr<Loop> loop_;
-    std::mutex rule_mutex_;
-    std::unique_ptr<CodecRule> rule_;  ///< null: nothing leaves encoded
-    std::atomic<bool> exact_ = false;  ///< no lossy codec now, whatever the rule says
-    std::int64_t coded_bytes_ = 0;     ///< of staging, which counts in the budget
-    std::atomic<std::int64_t> saved_tensors_{0};
-    std::atomic<std::int64_t> passed_tensors_{0};
-    std::atomic<std::int64_t> needed_bytes_{0};  ///< Report::device_needed_bytes
+    std::optional<CodecChoice> codec_choice_;  ///< none: nothing leaves encoded
+    std::int64_t coded_bytes_ = 0;             ///< of staging, which counts in the budget
+    SessionUse use_;
+    NestedBudget budget_;
     StepEstimate estimate_;
-    std::atomic<bool> caps_{true};
-    bool const caps_from_open_;
-    std::atomic<bool> has_owner_{true};
-    std::atomic<bool> lapsed_{false};  ///< see `lapse`
-    std::atomic<int> uses_{0};
-    std::atomic<int> entered_{0};
-    int const forks_ = forks_so_far();
-    std::atomic<std::size_t> python_hooks_{0};
-    Loan loan_;                                 ///< of the session around this one
-    std::atomic<bool> asks_borrowers_ = false;  ///< to let values go, as the last resort
-    std::mutex borrowers_mutex_;
-    std::vector<std::weak_ptr<TorchSession>> borrowers_;
-    std::atomic<int> told_{-1};         ///< the graph task of the backward whose order was told
-    std::atomic<int> begun_{-1};        ///< and of the one that was seen to begin
-    std::atomic<bool> turned_ = false;  ///< that changed the phase
-    std::atomic<int> capped_{-1};       ///< and of the one that is capped, the last that was
+    std::atomic<std::int64_t> saved_count_{0};
+    std::atomic<std::int64_t> passed_count_{0};
+    std::atomic<std::int64_t> needed_bytes_{0};  ///< Report::device_needed_bytes
+    std::atomic<bool> turned_ = false;           ///< a backward that begun changed the phase
+    OncePerBackward begun_;
+    OncePerBackward order_told_;
+    OncePerBackward capped_;
 };
 
 }  // namespace spillway

@@ -11,6 +11,7 @@
 #include "torch_driver/allocator/allocator.h"
 #include "torch_driver/device/session_device.h"
 #include "torch_driver/session/entered.h"
+#include "torch_driver/session/open_session.h"
 #include "torch_driver/session/torch_session.h"
 
 #include <ATen/ATen.h>

@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/autograd/python_state.h"
+
+#include "torch_driver/autograd/python_lock.h"
+
+#include <c10/core/Storage.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+
+#include <atomic>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+template <typename Function>
+Function* of_python(char const* name) {
+    return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
+}
+
+struct Calls {
+    PyObject* (*type)(PyObject*) = of_python<PyObject*(PyObject*)>("PyObject_Type");
+    PyObject* (*call
+    )(PyObject*, PyObject*) = of_python<PyObject*(PyObject*, PyObject*)>("PyObject_CallObject");
+    void (*release)(PyObject*) = of_python<void(PyObject*)>("Py_DecRef");
+    void (*clear_error)() = of_python<void()>("PyErr_Clear");
+    PyObject* (*attribute
+    )(PyObject*,
+      char const*) = of_python<PyObject*(PyObject*, char const*)>("PyObject_GetAttrString");
+    std::intptr_t (*size)(PyObject*) = of_python<std::intptr_t(PyObject*)>("PyObject_Size");
+};
+
+Calls const& calls() {
+    static Calls const found;
+    return found;
+}
+
+std::atomic<std::int64_t> tensor_class = 0;  ///< 0: there is no package, and no Python to ask
+std::atomic<std::int64_t> parameter_class = 0;
+std::atomic<std::int64_t> state_copier = 0;
+std::atomic<std::int64_t> state_giver = 0;
+
+thread_local at::Tensor state_from;
+thread_local at::Tensor state_to;
+thread_local at::Tensor copied;
+
+PyObject* object_of(at::Tensor const& tensor) {
+    return tensor.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj();
+}
+
+/// Whether its `__dict__` has something in it.
+bool has_attributes(PyObject* object) {
+    PyObject* const attributes = calls().attribute(object, "__dict__");
+    std::intptr_t const count = attributes == nullptr ? -1 : calls().size(attributes);
+    if (attributes != nullptr) {
+        calls().release(attributes);
+    }
+    if (count < 0) {
+        calls().clear_error();
+    }
+    return count > 0;
+}
+
+/// Whether it returned without an error, which is cleared.
+bool call(std::int64_t callable) {
+    PyObject* const result = calls().call(reinterpret_cast<PyObject*>(callable), nullptr);
+    if (result == nullptr) {
+        calls().clear_error();
+        return false;
+    }
+    calls().release(result);
+    return true;
+}
+
+constexpr char const* kCannotCopy =
+    "a saved tensor is of a subclass of torch.Tensor that could not be made again; save a plain "
+    "tensor (tensor.as_subclass(torch.Tensor)), or run this part outside of the Spillway session";
+
+/// Autograd asks it for a shallow copy, to make a variable of; it has one ready.
+class OfSubclass final : public c10::TensorImpl {
+  public:
+    OfSubclass(
+        c10::Storage&& storage, c10::DispatchKeySet keys, caffe2::TypeMeta dtype, at::Tensor ready
+    )
+        : TensorImpl(std::move(storage), keys, dtype), ready_(std::move(ready)) {}
+
+    c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(c10::VariableVersion const&, bool)
+        const override {
+        return ready_.getIntrusivePtr();
+    }
+    c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(c10::VariableVersion&&, bool)
+        const override {
+        return ready_.getIntrusivePtr();
+    }
+
+  private:
+    at::Tensor const ready_;
+};
+
+}  // namespace
+
+void set_python_classes(
+    std::int64_t tensor, std::int64_t parameter, std::int64_t copier, std::int64_t giver
+) {
+    parameter_class = parameter;
+    state_copier = copier;
+    state_giver = giver;
+    tensor_class = tensor;
+}
+
+bool has_python_object(at::Tensor const& tensor) {
+    return tensor_class.load(std::memory_order_relaxed) != 0 && object_of(tensor) != nullptr;
+}
+
+bool has_python_state(at::Tensor const& tensor) {
+    if (!has_python_object(tensor) || !holds_python_lock()) {
+        return false;
+    }
+    PyObject* const object = object_of(tensor);
+    PyObject* const type = calls().type(object);
+    auto const address = reinterpret_cast<std::intptr_t>(type);
+    calls().release(type);
+    bool const is_torchs = address == tensor_class.load(std::memory_order_relaxed) ||
+                           address == parameter_class.load(std::memory_order_relaxed);
+    return !is_torchs || has_attributes(object);
+}
+
+at::Tensor python_state_from() {
+    return state_from;
+}
+
+at::Tensor python_state_to() {
+    return state_to;
+}
+
+void python_state_copied(at::Tensor const& copy) {
+    copied = copy;
+}
+
+void copy_python_state(at::Tensor const& from, at::Tensor const& to) {
+    state_from = from;
+    state_to = to;
+    bool const is_done = call(state_giver);
+    state_from = at::Tensor();
+    state_to = at::Tensor();
+    TORCH_CHECK(is_done, kCannotCopy);
+}
+
+at::Tensor as_its_subclass(at::Tensor const& original) {
+    state_from = original;
+    bool const is_done = call(state_copier);
+    state_from = at::Tensor();
+    at::Tensor ready = std::exchange(copied, at::Tensor());
+    TORCH_CHECK(is_done && ready.defined(), kCannotCopy);
+    c10::TensorImpl const& like = *original.unsafeGetTensorImpl();
+    auto impl = c10::make_intrusive<OfSubclass>(
+        c10::Storage(like.storage()), like.key_set(), like.dtype(), std::move(ready)
+    );
+    impl->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
+    impl->set_version_counter(like.version_counter());
+    return at::Tensor(std::move(impl));
+}
+
+}  // namespace spillway

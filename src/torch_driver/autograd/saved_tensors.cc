@@ -1,0 +1,361 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/autograd/saved_tensors.h"
+
+#include "base/rules.h"
+#include "torch_driver/autograd/handed_out.h"
+
+#include <c10/core/Storage.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <utility>
+
+namespace spillway {
+
+SavedTensors::SavedTensors(
+    DeviceBlocks const& blocks, OwnedStorages const& owned, std::int64_t min_value_bytes
+)
+    : blocks_(blocks),
+      owned_(owned),
+      eligibility_(blocks, owned, min_value_bytes),
+      state_([this](SavedValue const& entry) { return is_unshared(entry); }) {}
+
+void SavedTensors::begin_pass() {
+    log_.begin_pass();
+    std::lock_guard const lock(mutex_);
+    state_.slots.begin_pass();
+}
+
+SavedTensors::Filed SavedTensors::file(SavedHook& hook, at::Tensor const& tensor, Fresh& fresh) {
+    if (!tensor.has_storage()) {
+        return Filed::passed;
+    }
+    c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
+    Stay const stay = eligibility_.stay_of(tensor, *storage);
+    if (stay != Stay::may_leave) {
+        log_save(hook, *storage, stay);
+        return Filed::passed;
+    }
+    blocks_.add_current_user(*storage);
+    SaverClass const saver = tells_classes_ ? class_of_save(hook, tensor) : SaverClass{};
+    Filed filed = Filed::fresh;
+    {
+        std::lock_guard const lock(mutex_);
+        auto* const known = state_.values.in(storage);
+        if (known != nullptr && known->second.version == hook.saved_version_) {
+            SavedValue& entry = known->second;
+            add_hook(hook, *known);
+            SaverClass const before = std::exchange(entry.saver, both(entry.saver, saver));
+            filed = entry.saver == before ? Filed::known : Filed::differs;
+        } else {  // where it is known it was written in place since: another value
+            fresh = add_value(hook, tensor, saver);
+        }
+    }
+    log_save(hook, *storage, stay);
+    return filed;
+}
+
+/// Called with the mutex held.
+void SavedTensors::add_hook(SavedHook& hook, std::pair<ValueId const, SavedValue>& filed) const {
+    filed.second.hooks.push_back(&hook);
+    filed.second.add_stream(blocks_.device().current_stream());
+    hook.value_ = filed.first;
+    hook.filed_ = &filed.second;
+}
+
+/// Called with the mutex held.
+SavedTensors::Fresh SavedTensors::add_value(
+    SavedHook& hook, at::Tensor const& tensor, SaverClass const& saver
+) {
+    c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
+    Device const& device = blocks_.device();
+    auto const storage_bytes = static_cast<std::int64_t>(storage->nbytes());
+    bool const is_whole =
+        tensor.is_non_overlapping_and_dense() &&
+        tensor.numel() * static_cast<std::int64_t>(tensor.element_size()) == storage_bytes;
+    auto& filed = state_.values.add(storage);
+    SavedValue& entry = filed.second;
+    entry.version = hook.saved_version_;
+    entry.storage_bytes = storage->nbytes();
+    entry.size_bytes = device.rounded(storage_bytes);
+    entry.saver = saver;
+    entry.user = device.current_stream();
+    StreamId const home = device.stream_of(storage->data());
+    entry.home = home.valid() ? home : entry.user;
+    entry.add_stream(entry.home);
+    add_hook(hook, filed);
+    state_.unshared.add(filed.first);
+    return {entry.size_bytes, state_.slots.next(hook.origin_), storage_bytes, is_whole, saver};
+}
+
+SaverClass SavedTensors::class_of_save(SavedHook const& hook, at::Tensor const& tensor) const {
+    return class_of(
+        {tensor, hook.is_output_, hook.node_number_},
+        [this](c10::StorageImpl const& storage) { return owned_.has(storage); }
+    );
+}
+
+void SavedTensors::log_save(SavedHook const& hook, c10::StorageImpl const& storage, Stay stay) {
+    if (!log_.is_kept()) {
+        return;
+    }
+    log_.add(
+        {.node = hook.node_number_,
+         .origin = hook.origin_,
+         .value = hook.value_,
+         .size_bytes = static_cast<std::int64_t>(storage.nbytes()),
+         .stay = stay,
+         .name = stay == Stay::owned ? owned_.name_of(storage) : nullptr}
+    );
+}
+
+std::vector<std::pair<std::string, SaverClass>> SavedTensors::classes() const {
+    std::map<ValueId, SaverClass> ordered;
+    {
+        std::lock_guard const lock(mutex_);
+        for (auto const& [value, entry] : state_.values) {
+            ordered.emplace(value, entry.saver);
+        }
+    }
+    std::vector<std::pair<std::string, SaverClass>> all;
+    for (auto const& [value, saver] : ordered) {
+        all.emplace_back(describe(value), saver);
+    }
+    return all;
+}
+
+/// Called with the mutex held.
+void SavedTensors::unbind(ValueId value, SavedValue& entry) {
+    state_.values.unbind(value);
+    state_.unshared.is_in_use(value, entry);
+}
+
+void SavedTensors::see_what_could_leave() {
+    std::lock_guard const lock(mutex_);
+    state_.unshared.see_all();
+}
+
+void SavedTensors::forget(SavedHook& hook) noexcept {
+    ValueId const value = hook.value_;
+    at::Tensor last;  // goes after the lock: freeing runs foreign code
+    bool ended = false;
+    {
+        std::lock_guard const lock(mutex_);
+        SavedValue& entry = *hook.filed_;
+        entry.hooks.erase(std::find(entry.hooks.begin(), entry.hooks.end(), &hook));
+        last = std::move(hook.kept_);
+        if (entry.hooks.empty()) {
+            unbind(value, entry);
+        }
+        ended = entry.hooks.empty() && entry.pins == 0;
+        if (ended) {
+            state_.values.erase(value);
+        }
+    }
+    last.reset();
+    if (ended) {
+        on_dropped(value);
+    }
+}
+
+bool SavedTensors::pin(ValueId value, SavedHook const* hook) {
+    std::lock_guard const lock(mutex_);
+    SavedValue* const entry = state_.values.find(value);
+    if (entry == nullptr || !entry->has(hook)) {
+        return false;
+    }
+    ++entry->pins;
+    return true;
+}
+
+void SavedTensors::unpin(ValueId value) noexcept {
+    {
+        std::lock_guard const lock(mutex_);
+        SavedValue& entry = *state_.values.find(value);
+        if (--entry.pins > 0 || !entry.hooks.empty()) {
+            return;
+        }
+        state_.values.erase(value);
+    }
+    on_dropped(value);
+}
+
+bool SavedTensors::has(ValueId value, SavedHook const* hook) const {
+    std::lock_guard const lock(mutex_);
+    SavedValue const* const entry = state_.values.find(value);
+    return entry != nullptr && entry->has(hook);
+}
+
+at::Tensor SavedTensors::tensor_of(ValueId value, SavedHook const* hook, bool is_of_torch) const {
+    std::lock_guard const lock(mutex_);
+    SavedValue const* const entry = state_.values.find(value);
+    if (entry == nullptr || !entry->has(hook) || !hook->kept_.defined()) {
+        return {};
+    }
+    return is_of_torch && hook->is_wrapped() ? hook->kept_ : alias_of(hook->kept_);
+}
+
+at::Tensor SavedTensors::shape_of(SavedHook const& hook) const {
+    std::lock_guard const lock(mutex_);
+    return hook.kept_.defined() ? hook.kept_
+                                : without_bytes(*hook.geometry_, blocks_.place().device);
+}
+
+bool SavedTensors::is_view_of(SavedHook const& hook, at::Tensor const& tensor) const {
+    std::lock_guard const lock(mutex_);
+    return hook.kept_.defined() ? has_geometry_of(tensor, hook.kept_)
+                                : has_geometry(tensor, *hook.geometry_);
+}
+
+/// As it was when it was saved. FSDP resizes storages between uses.
+bool SavedTensors::has_own_block(SavedValue const& entry) const {
+    return entry.storage->nbytes() == entry.storage_bytes && blocks_.is_block_of(*entry.storage);
+}
+
+/// Only our aliases refer to the storage. Called with the mutex held, of a value on the device.
+bool SavedTensors::is_unshared(SavedValue const& entry) const {
+    return !entry.hooks.empty() &&
+           references_but_an_idle_wrapper(*entry.storage) == entry.hooks.size() &&
+           has_own_block(entry);
+}
+
+std::vector<ValueId> SavedTensors::newly_unshared(std::size_t at_most) {
+    std::lock_guard const lock(mutex_);
+    return state_.unshared.newly_unshared(at_most);
+}
+
+void SavedTensors::handed_out(ValueId value, at::Tensor const& tensor) {
+    std::lock_guard const lock(mutex_);
+    if (SavedValue* const entry = state_.values.find(value); entry != nullptr) {
+        state_.unshared.is_in_use(value, *entry);
+        entry->add_stream(blocks_.device().current_stream());
+        blocks_.add_current_user(*tensor.storage().unsafeGetStorageImpl());
+    }
+    state_.unshared.handed_out(value);
+}
+
+void SavedTensors::used_now(ValueId value) {
+    std::lock_guard const lock(mutex_);
+    SavedValue* const entry = state_.values.find(value);
+    if (entry == nullptr) {
+        return;
+    }
+    state_.unshared.is_in_use(value, *entry);
+    entry->add_stream(blocks_.device().current_stream());
+    if (entry->storage != nullptr) {
+        blocks_.add_current_user(*entry->storage);
+    }
+}
+
+std::vector<ValueId> SavedTensors::in_order(
+    std::unordered_map<std::uint64_t, std::size_t> const& rank_of_node
+) const {
+    std::vector<std::pair<std::size_t, ValueId>> ranked;
+    {
+        std::lock_guard const lock(mutex_);
+        ranked = state_.values.ranked(rank_of_node);
+    }
+    std::sort(ranked.begin(), ranked.end());
+    std::vector<ValueId> values;
+    values.reserve(ranked.size());
+    for (auto const& [rank, value] : ranked) {
+        values.push_back(value);
+    }
+    return values;
+}
+
+HeldBytes SavedTensors::bytes_of(ValueId value) {
+    std::lock_guard const lock(mutex_);
+    SavedValue const* const entry = state_.values.find(value);
+    if (entry == nullptr || entry->storage == nullptr || entry->hooks.empty()) {
+        return {};
+    }
+    c10::Storage storage = entry->hooks.front()->kept_.storage();
+    if (!has_own_block(*entry)) {
+        return {};  // its owner fills it again
+    }
+    // Not `mutable_data`, which may allocate.
+    auto* const first = static_cast<std::byte*>(const_cast<void*>(storage.data()));
+    // In place a block moves whole, for direct I/O; what a copy moves is what torch asked for.
+    auto const count = blocks_.device().is_host() ? static_cast<std::size_t>(entry->size_bytes)
+                                                  : entry->storage_bytes;
+    std::shared_ptr<c10::Storage> owner(
+        new c10::Storage(std::move(storage)),
+        [wrapped = wrapped_](c10::Storage* held) {
+            wrapped->let_go(std::move(*held));
+            delete held;
+        }
+    );
+    return {{first, count}, std::move(owner), {entry->streams.begin(), entry->streams.end()}};
+}
+
+StreamId SavedTensors::stream_of(ValueId value) {
+    std::lock_guard const lock(mutex_);
+    SavedValue const* const entry = state_.values.find(value);
+    if (entry == nullptr || !keeps(Rule::target_belongs_to_its_stream)) {
+        return blocks_.device().current_stream();
+    }
+    return entry->user;
+}
+
+void SavedTensors::drop(ValueId value) {
+    std::vector<at::Tensor> going;  // freed after the lock
+    c10::Storage storage;
+    {
+        std::lock_guard const lock(mutex_);
+        SavedValue* const entry = state_.values.find(value);
+        if (entry == nullptr || entry->hooks.empty()) {
+            return;
+        }
+        blocks_.wait_for_all(entry->streams);  // the block is freed on its own stream
+        entry->streams = {entry->user};        // of the block that it comes back in
+        storage = entry->hooks.front()->kept_.storage();
+        for (SavedHook* const hook : entry->hooks) {
+            hook->geometry_ = std::make_unique<Geometry>(geometry_of(hook->kept_));
+            going.push_back(std::move(hook->kept_));
+        }
+        unbind(value, *entry);
+    }
+    going.clear();
+    wrapped_->let_go(std::move(storage));
+}
+
+void SavedTensors::bind(ValueId value, void* memory) {
+    c10::DataPtr data;  // freed after the lock, where the last hook died meanwhile
+    std::lock_guard const lock(mutex_);
+    SavedValue* const entry = state_.values.find(value);
+    if (entry == nullptr || entry->hooks.empty()) {
+        StreamId const own = blocks_.device().stream_of(memory);
+        data = blocks_.data_of(memory, own, own);
+        return;
+    }
+    c10::Storage const storage =
+        blocks_.storage_of(blocks_.data_of(memory, entry->user, entry->home), entry->storage_bytes);
+    state_.values.bind(value, storage.unsafeGetStorageImpl());  // a backward may save it again
+    state_.unshared.came_back(value);
+    for (SavedHook* const hook : entry->hooks) {
+        hook->kept_ = view_of(storage, *hook->geometry_);
+        hook->geometry_.reset();
+        // Writes to what backward is given must be seen by a second unpack.
+        hook->kept_.unsafeGetTensorImpl()->set_version_counter(hook->version_);
+    }
+}
+
+std::string SavedTensors::describe(ValueId value) const {
+    std::lock_guard const lock(mutex_);
+    SavedValue const* const entry = state_.values.find(value);
+    if (entry == nullptr || entry->hooks.empty()) {
+        return "a saved tensor";
+    }
+    SavedHook const& hook = *entry->hooks.front();
+    Geometry const shape = hook.kept_.defined() ? geometry_of(hook.kept_) : *hook.geometry_;
+    std::ostringstream out;
+    out << "the saved tensor " << c10::IntArrayRef(shape.sizes) << ' ' << shape.dtype.name()
+        << " of " << hook.origin_.name();
+    return out.str();
+}
+
+}  // namespace spillway

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What the hooks of a session's graphs stand for. Files saved tensors under values, and is the
+// loop's driver: turns commands on values into storages and tensors.
+#pragma once
+
+#include "base/ids.h"
+#include "session/driver.h"
+#include "torch_driver/allocator/device_blocks.h"
+#include "torch_driver/allocator/storage_wrapper.h"
+#include "torch_driver/autograd/eligibility.h"
+#include "torch_driver/autograd/origin.h"
+#include "torch_driver/autograd/save_log.h"
+#include "torch_driver/autograd/saved_hook.h"
+#include "torch_driver/autograd/saved_values.h"
+#include "torch_driver/autograd/tensor_classes.h"
+#include "torch_driver/autograd/unshared_tracker.h"
+#include "trace/slot.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace spillway {
+
+/// Thread  any; one mutex, never held while torch allocates. It guards `State`, what the values in
+///         it have, and of their hooks the alias, the geometry and the value
+class SavedTensors final : public Driver {
+  public:
+    /// `blocks` and `owned` outlive it. What is in `owned`, or smaller than `min_value_bytes`,
+    /// stays.
+    SavedTensors(
+        DeviceBlocks const& blocks, OwnedStorages const& owned, std::int64_t min_value_bytes
+    );
+
+    /// What became of a tensor that was saved.
+    enum class Filed : std::uint8_t {
+        passed,   ///< not eligible: kept as plain autograd keeps it
+        known,    ///< one more hook of a value that was saved before
+        differs,  ///< the same, and its savers' class is from now on another
+        fresh,    ///< a new value
+    };
+    /// What the loop is told of a new value.
+    struct Fresh {
+        std::int64_t size_bytes = 0;  ///< as the device rounds
+        Slot slot;
+        std::int64_t storage_bytes = 0;  ///< as torch asked
+        bool is_whole = false;           ///< the tensor has every element of its storage
+        SaverClass saver;                ///< where classes are told
+    };
+
+    /// A forward begins: slots are counted afresh, and the log begins.
+    void begin_pass();
+
+    [[nodiscard]] SaveLog& log() { return log_; }
+    [[nodiscard]] Eligibility const& eligibility() const { return eligibility_; }
+
+    /// From now on values have the class of their savers, at the cost of a look at each save.
+    void tell_classes() { tells_classes_ = true; }
+    /// Of values that live, in the order in which they were saved first. For tests.
+    [[nodiscard]] std::vector<std::pair<std::string, SaverClass>> classes() const;
+
+    /// Files the hook, which keeps `tensor`'s alias, under its storage's value if the tensor is
+    /// eligible.
+    [[nodiscard]] Filed file(SavedHook& hook, at::Tensor const& tensor, Fresh& fresh);
+    /// A hook dies. Its value ends with its last hook.
+    void forget(SavedHook& hook) noexcept;
+    /// The tensor that a hook stands for; undefined while the value is away, and where the hook is
+    /// none of the value's any more. What others than torch's own nodes see is a fresh alias: while
+    /// that lives, the value is not unshared.
+    [[nodiscard]] at::Tensor tensor_of(ValueId value, SavedHook const* hook, bool is_of_torch)
+        const;
+
+    /// Keeps the value until `unpin`, also when its last hook goes meanwhile. False: it has gone.
+    [[nodiscard]] bool pin(ValueId value, SavedHook const* hook);
+    void unpin(ValueId value) noexcept;
+    [[nodiscard]] bool has(ValueId value, SavedHook const* hook) const;
+
+    /// The loop knows the hook's value: it can be asked for.
+    static void told(SavedHook const& hook) { hook.filed_->told = true; }
+    [[nodiscard]] static bool is_told(SavedHook const& hook) { return hook.filed_->told; }
+
+    /// What ended only for want of Python's lock ends now.
+    void let_wrappers_end() { wrapped_->clear(); }
+
+    /// A tensor of the saved one's type and sizes, whose bytes may be missing.
+    [[nodiscard]] at::Tensor shape_of(SavedHook const& hook) const;
+    /// `tensor` has the saved one's type, sizes, strides and offset.
+    [[nodiscard]] bool is_view_of(SavedHook const& hook, at::Tensor const& tensor) const;
+
+    /// `tensor`, of the value, is handed out to the current stream: whether the value is unshared
+    /// has to be seen again, and the block that it came back in is freed after this stream's use.
+    void handed_out(ValueId value, at::Tensor const& tensor);
+    /// The current stream uses the value from now on, where it is on the device.
+    void used_now(ValueId value);
+
+    /// As UnsharedTracker has them.
+    [[nodiscard]] std::int64_t could_leave_bytes() const {
+        return state_.unshared.could_leave_bytes();
+    }
+    void see_what_could_leave();
+
+    /// Values in the order in which their nodes run; values of other nodes are left out.
+    [[nodiscard]] std::vector<ValueId> in_order(
+        std::unordered_map<std::uint64_t, std::size_t> const& rank_of_node
+    ) const;
+
+    /// Called when a value's last hook is gone, with no lock held.
+    std::function<void(ValueId)> on_dropped;
+    /// Driver::borrow.
+    std::function<bool(std::int64_t, bool)> on_short;
+
+    HeldBytes bytes_of(ValueId value) override;
+    [[nodiscard]] StreamId stream_of(ValueId value) override;
+    void drop(ValueId value) override;
+    void bind(ValueId value, void* memory) override;
+    [[nodiscard]] std::vector<ValueId> newly_unshared(std::size_t at_most) override;
+    [[nodiscard]] bool borrow(std::int64_t size_bytes, bool last_resort) override {
+        return on_short(size_bytes, last_resort);
+    }
+    [[nodiscard]] std::string describe(ValueId value) const override;
+
+  private:
+    /// All that the mutex guards here.
+    struct State {
+        explicit State(std::function<bool(SavedValue const&)> is_unshared)
+            : unshared(values, std::move(is_unshared)) {}
+
+        SavedValues values;
+        UnsharedTracker unshared;
+        SlotCounter slots;
+    };
+
+    [[nodiscard]] SaverClass class_of_save(SavedHook const& hook, at::Tensor const& tensor) const;
+    void add_hook(SavedHook& hook, std::pair<ValueId const, SavedValue>& filed) const;
+    [[nodiscard]] Fresh add_value(
+        SavedHook& hook, at::Tensor const& tensor, SaverClass const& saver
+    );
+    void log_save(SavedHook const& hook, c10::StorageImpl const& storage, Stay stay);
+    [[nodiscard]] bool has_own_block(SavedValue const& entry) const;
+    [[nodiscard]] bool is_unshared(SavedValue const& entry) const;
+    void unbind(ValueId value, SavedValue& entry);
+
+    DeviceBlocks const& blocks_;
+    OwnedStorages const& owned_;
+    Eligibility const eligibility_;
+    /// Shared with what the mover holds.
+    std::shared_ptr<WrappedStorages> const wrapped_ = std::make_shared<WrappedStorages>();
+    bool tells_classes_ = false;
+    SaveLog log_;
+
+    mutable std::mutex mutex_;
+    State state_;
+};
+
+}  // namespace spillway

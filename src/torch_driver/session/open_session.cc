@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/session/open_session.h"
+
+#include "torch_driver/allocator/allocator.h"
+#include "torch_driver/autograd/engine.h"
+#include "torch_driver/autograd/python_lock.h"
+#include "torch_driver/autograd/replaced_data.h"
+#include "torch_driver/session/session_codecs.h"
+#include "torch_driver/torch_version.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+std::int64_t capacity_of(Tier const* tier) {
+    return tier == nullptr ? 0 : tier->capacity_bytes();
+}
+
+LoopOptions loop_options_of(
+    SessionOptions const& options, Device const& device, Tier const* host, Tier const* nvme
+) {
+    LoopOptions loop;
+    loop.executor = {
+        .chooser = chooser_of(options),
+        .device_bytes = device.limit_bytes(),
+        .host_bytes = capacity_of(host),
+        .nvme_bytes = capacity_of(nvme)};
+    loop.face = options.face;
+    loop.record_events = options.record_events;
+    loop.flight_record = options.flight_record;
+    loop.timeline_file = options.timeline_file;
+    loop.keep_timeline = options.keep_timeline;
+    loop.non_finite = non_finite_of(options);
+    loop.seed = rounding_seed_of(options);
+    return loop;
+}
+
+/// Opens what `loop` writes.
+void open_files(Loop& loop) {
+    Result<void> const log = loop.open_log();
+    if (!log.ok()) {
+        throw BadOption("record_events", log.error().message());
+    }
+    Result<void> const timeline = loop.open_timeline();
+    if (!timeline.ok()) {
+        throw BadOption("timeline_file", timeline.error().message());
+    }
+}
+
+}  // namespace
+
+std::shared_ptr<TorchSession> open_session(SessionOptions const& options) {
+    for (auto const& [name, bytes] :
+         {std::pair{"device_budget_bytes", options.device_budget_bytes},
+          std::pair{"nvme_rate_bytes_per_s", options.nvme_rate_bytes_per_s},
+          std::pair{"host_budget_bytes", options.host_budget_bytes},
+          std::pair{"nvme_budget_bytes", options.nvme_budget_bytes}}) {
+        if (bytes < 0) {
+            throw BadOption(name, std::string(name) + " is negative: " + std::to_string(bytes));
+        }
+    }
+    if (options.policy == name_of(ChooserKind::planned)) {
+        throw BadOption("policy", "'planned' is no policy; known are online, qpo and keep_all");
+    }
+    std::optional<CodecTable> const codecs = codecs_of(options);  // refused before all is opened
+    SessionDevice device = open_session_device(options);
+    if (codecs) {
+        check_codecs(options, *codecs, device);
+    }
+    std::unique_ptr<Tier> host = open_host(options, device);
+    std::unique_ptr<Tier> nvme = open_nvme(options);
+    MoverOptions mover{.staging = open_staging(options, device)};
+    return open_session_on(
+        options, std::move(device), std::move(host), std::move(nvme), std::move(mover)
+    );
+}
+
+std::shared_ptr<TorchSession> open_session_on(
+    SessionOptions const& options,
+    SessionDevice device,
+    std::unique_ptr<Tier> host,
+    std::unique_ptr<Tier> nvme,
+    MoverOptions mover_options
+) {
+    refuse_another_torch(built_torch_version());
+    // Looks for Python here: where there is none, the C library keeps an error for the thread that
+    // looked, and threads of devices never end.
+    (void)holds_python_lock();
+    std::optional<CodecTable> const codecs = codecs_of(options);
+    LoopOptions loop = loop_options_of(options, *device.device, host.get(), nvme.get());
+    if (codecs) {
+        check_codecs(options, *codecs, device);
+        check_away_pool(options, host != nullptr || nvme != nullptr);
+        if (mover_options.coded.bytes().empty()) {
+            mover_options.coded = open_coded_staging(options, device);
+        }
+    }
+    std::int64_t const coded_bytes = std::ssize(mover_options.coded.bytes());
+    mover_options.coder = device.coder;
+    mover_options.measure = options.keep_timeline || !options.timeline_file.empty();
+    if (nvme != nullptr && !device.device->is_host()) {
+        loop.executor.nvme_value_bytes = std::ssize(mover_options.staging.bytes());
+        if (host == nullptr) {
+            device.place.max_value_bytes = loop.executor.nvme_value_bytes;
+        }
+    }
+    auto mover = std::make_unique<Mover>(
+        device.device, std::move(host), std::move(nvme), std::move(mover_options)
+    );
+    if (codecs && !mover->device().is_host() && mover->most_coded_bytes() == 0) {
+        throw BadOption(
+            "device_budget_bytes", "there is no room on the device for what is encoded"
+        );
+    }
+    auto session = std::make_shared<TorchSession>(
+        std::move(device), std::move(mover), std::move(loop), options
+    );
+    if (codecs) {
+        session->encode_by(make_rule(options, *codecs, session->loop()), coded_bytes);
+    }
+    open_files(session->loop());
+    install_engine();
+    watch_replaced_data();
+    install_allocator();
+    return session;
+}
+
+}  // namespace spillway
