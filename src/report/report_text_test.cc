@@ -125,6 +125,33 @@ TEST(ReportText, json_has_every_number_of_a_codec) {
     EXPECT_EQ(row.size(), 2 + (sizeof(CodecReport) - 2 * sizeof(std::string)) / 8 + 1);
 }
 
+TEST(ReportText, html_has_the_rows_of_the_table_with_each_group_named_once) {
+    std::string const html = to_html(on_nvme());
+    auto const has = [&html](std::string const& part) {
+        EXPECT_NE(html.find(part), std::string::npos) << part << " is not in\n" << html;
+    };
+    has("rowspan=\"5\" style=\"text-align:left;vertical-align:top\">device</th>");
+    has("padding-left:2em\">in forward</td>");
+    has(">8.0 MiB</td><td style=\"text-align:left\">of 10.0 MiB</td></tr>\n");
+    has(">loaded from NVMe</td>");
+    std::size_t groups = 0;
+    for (std::size_t at = 0; (at = html.find("<th ", at)) != std::string::npos; ++at) {
+        ++groups;
+    }
+    EXPECT_EQ(groups, 5U);
+}
+
+TEST(ReportText, html_is_escaped_has_no_script_and_takes_the_colours_that_it_finds) {
+    Report report;
+    report.codecs = {{.tensor_class = "<script>alert('1')</script>", .codec = "a&b\"c"}};
+    std::string const html = to_html(report);
+    EXPECT_NE(html.find("&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;"), std::string::npos);
+    EXPECT_NE(html.find("a&amp;b&quot;c"), std::string::npos);
+    for (char const* const never : {"<script", "color:", "background", "href", "src=", "onload"}) {
+        EXPECT_EQ(html.find(never), std::string::npos) << never;
+    }
+}
+
 TEST(ReportText, a_session_that_did_nothing_says_so) {
     EXPECT_EQ(
         to_table({}),

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import unittest
 import unittest.mock
+import xml.etree.ElementTree
 
 import numpy
 import spillway
@@ -210,7 +211,10 @@ class Reports(Train):
             net(batch(0)).square().mean().backward()
         report = session.report()
         self.assertIn("stored on NVMe", str(report))
-        self.assertIn("<pre>", report._repr_html_())
+        page = report._repr_html_()
+        self.assertTrue(page.startswith("<table"), page)
+        self.assertIn(">stored on NVMe</td>", page)
+        self.assertEqual(xml.etree.ElementTree.fromstring(page).tag, "table")  # every tag is closed, all else escaped
         self.assertGreater(json.loads(report.to_json())["stored_bytes"], 0)
         session.close()
 
