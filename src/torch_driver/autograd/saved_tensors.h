@@ -146,7 +146,7 @@ class SavedTensors final : public Driver {
     [[nodiscard]] Fresh add_value(
         SavedHook& hook, at::Tensor const& tensor, SaverClass const& saver
     );
-    void log_save(SavedHook const& hook, c10::StorageImpl const& storage, Stay stay);
+    void log_save(SavedHook const& hook, at::Tensor const& tensor, Stay stay);
     [[nodiscard]] bool has_own_block(SavedValue const& entry) const;
     [[nodiscard]] bool is_unshared(SavedValue const& entry) const;
     void unbind(ValueId value, SavedValue& entry);
