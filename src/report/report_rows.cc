@@ -73,6 +73,25 @@ void add_device(Rows& rows, Report const& report) {
     rows.size_if_any("context and others", report.device_other_bytes, "not in the cap");
 }
 
+/// Only where the peak is split at all.
+void add_peak(Rows& rows, PeakSplit const& split) {
+    rows.begin("peak");
+    rows.size_if_any("parameters", split.parameter_bytes);
+    rows.size_if_any("buffers", split.buffer_bytes);
+    rows.size_if_any("gradients", split.gradient_bytes);
+    rows.size_if_any("optimizer state", split.optimizer_state_bytes);
+    rows.size_if_any("saved tensors", split.saved_bytes());
+    bool const has_modules =
+        split.saved.size() > 1 || (split.saved.size() == 1 && !split.saved.front().module.empty());
+    for (ModuleBytes const& row : split.saved) {
+        if (has_modules) {
+            rows.size(row.module.empty() ? "(model)" : row.module, row.size_bytes, "", 1);
+        }
+    }
+    rows.size_if_any("read-ahead, staging", split.read_ahead_bytes);
+    rows.size_if_any("temporaries, other", split.other_bytes);
+}
+
 void add_saved(Rows& rows, Report const& report) {
     rows.begin("saved");
     rows.size(
@@ -181,6 +200,7 @@ void add_places(Rows& rows, Report const& report) {
 std::vector<ReportRow> rows_of(Report const& report) {
     Rows rows;
     add_device(rows, report);
+    add_peak(rows, report.device_peak_split);
     add_saved(rows, report);
     add_moved(rows, report);
     add_codecs(rows, report);

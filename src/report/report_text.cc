@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +19,29 @@ namespace spillway {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
+
+std::string label_of(ReportRow const& row) {
+    return std::string(2 * static_cast<std::size_t>(row.depth), ' ') + row.label;
+}
+
+OrderedJson json_of(PeakSplit const& split) {
+    return {
+        {"parameters", split.parameter_bytes},
+        {"buffers", split.buffer_bytes},
+        {"gradients", split.gradient_bytes},
+        {"optimizer_state", split.optimizer_state_bytes},
+        {"saved", split.saved_bytes()},
+        {"read_ahead", split.read_ahead_bytes},
+        {"other", split.other_bytes}};
+}
+
+OrderedJson json_of(std::vector<ModuleBytes> const& modules) {
+    OrderedJson rows = OrderedJson::array();
+    for (ModuleBytes const& row : modules) {
+        rows.push_back({{"module", row.module}, {"bytes", row.size_bytes}});
+    }
+    return rows;
+}
 
 OrderedJson by_phase(Report const& report) {
     OrderedJson json;
@@ -62,11 +87,16 @@ std::string to_table(Report const& report) {
     std::string table;
     std::string_view group;
     std::vector<ReportRow> const rows = rows_of(report);
+    std::size_t width = 18;
+    for (ReportRow const& row : rows) {
+        width = std::max(width, label_of(row).size());
+    }
     for (ReportRow const& row : rows) {
         std::string line = fmt::format(
-            "{:<8} {:<18} {:>10}  {}",
+            "{:<8} {:<{}} {:>10}  {}",
             row.group == group ? "" : row.group,
-            std::string(2 * static_cast<std::size_t>(row.depth), ' ') + row.label,
+            label_of(row),
+            width,
             row.value,
             row.note
         );
@@ -80,11 +110,13 @@ std::string to_table(Report const& report) {
 std::string to_json(Report const& report) {
     OrderedJson const json{
         {"format", "spillway.report"},
-        {"version", 2},
+        {"version", 3},
         {"device_limit_bytes", report.device_limit_bytes},
         {"device_bytes", report.device_bytes},
         {"device_peak_bytes", report.device_peak_bytes},
         {"device_peak_by_phase", by_phase(report)},
+        {"device_peak_split", json_of(report.device_peak_split)},
+        {"device_peak_saved_by_module", json_of(report.device_peak_split.saved)},
         {"device_needed_bytes", report.device_needed_bytes},
         {"device_resident_bytes", report.device_resident_bytes},
         {"device_resident_peak_bytes", report.device_resident_peak_bytes},

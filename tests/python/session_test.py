@@ -219,6 +219,39 @@ class Reports(Train):
         self.assertGreater(json.loads(report.to_json())["stored_bytes"], 0)
         session.close()
 
+    def split_of_peak(self, net: torch.nn.Module, batch_of, optimizer: torch.optim.Optimizer) -> dict[str, int]:
+        session = self.open(net, "1GiB")
+        for step in range(3):
+            with session:
+                loss = net(batch_of(step)).square().mean()
+                loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        report = session.report()
+        session.close()
+        split = report["device_peak_split"]
+        self.assertEqual(sum(split.values()), report["device_peak_bytes"])
+        self.assertEqual(split["parameters"], sum(p.nbytes for p in net.parameters()))
+        self.modules = {row["module"]: row["bytes"] for row in report["device_peak_saved_by_module"]}
+        self.assertEqual(sum(self.modules.values()), split["saved"])
+        self.assertIn("peak     parameters", str(report))
+        return split
+
+    def test_the_peak_of_large_activations_is_split_by_module(self):
+        net = model()
+        split = self.split_of_peak(net, batch, torch.optim.SGD(net.parameters(), lr=0.1))
+        self.assertGreaterEqual(split["saved"], 11 << 20)
+        self.assertLess(split["other"], 5 << 20)  # the batch, and what backward begins with
+        self.assertGreaterEqual(self.modules["4"], 1 << 20, self.modules)
+
+    def test_the_peak_of_an_optimizers_step_has_gradients_and_state(self):
+        torch.manual_seed(1)
+        net = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(4)))
+        small = torch.randn(8, 1024)
+        split = self.split_of_peak(net, lambda _: small, torch.optim.AdamW(net.parameters(), foreach=True))
+        self.assertEqual(split["gradients"], split["parameters"])
+        self.assertAlmostEqual(split["optimizer_state"], 2 * split["parameters"], delta=4096)
+
     def test_explain_names_the_place_and_the_reason(self):
         net = model()
         session = self.open(net)

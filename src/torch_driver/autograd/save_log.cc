@@ -162,4 +162,16 @@ std::string SaveLog::explain(std::string const& module, std::map<ValueId, Histor
            ", of which " + format_size(left_bytes) + " left the device";
 }
 
+std::unordered_map<ValueId, std::string> SaveLog::modules() const {
+    std::lock_guard const lock(mutex_);
+    std::vector<std::string> const places = places_of(saves_);
+    std::unordered_map<ValueId, std::string> modules;
+    for (std::size_t i = 0; i < saves_.size(); ++i) {
+        if (saves_[i].value.valid()) {
+            modules.try_emplace(saves_[i].value, places[i]);
+        }
+    }
+    return modules;
+}
+
 }  // namespace spillway

@@ -17,6 +17,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace spillway {
@@ -39,6 +40,9 @@ class SaveLog {
     [[nodiscard]] std::string explain(
         std::string const& module, std::map<ValueId, History> const& histories
     ) const;
+
+    /// Of the values among the saves: the module of the first that saved each.
+    [[nodiscard]] std::unordered_map<ValueId, std::string> modules() const;
 
   private:
     [[nodiscard]] std::string const* kept(std::string_view name);

@@ -152,6 +152,18 @@ void SavedTensors::unbind(ValueId value, SavedValue& entry) {
     state_.unshared.is_in_use(value, entry);
 }
 
+std::vector<std::pair<ValueId, std::int64_t>> SavedTensors::on_device() const {
+    std::vector<std::pair<ValueId, std::int64_t>> all;
+    std::lock_guard const lock(mutex_);
+    all.reserve(state_.values.size());
+    for (auto const& [value, entry] : state_.values) {
+        if (entry.storage != nullptr) {
+            all.emplace_back(value, entry.size_bytes);
+        }
+    }
+    return all;
+}
+
 void SavedTensors::see_what_could_leave() {
     std::lock_guard const lock(mutex_);
     state_.unshared.see_all();

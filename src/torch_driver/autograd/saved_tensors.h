@@ -104,6 +104,9 @@ class SavedTensors final : public Driver {
     /// The current stream uses the value from now on, where it is on the device.
     void used_now(ValueId value);
 
+    /// Values that are on the device, with their bytes as the device rounds.
+    [[nodiscard]] std::vector<std::pair<ValueId, std::int64_t>> on_device() const;
+
     /// As UnsharedTracker has them.
     [[nodiscard]] std::int64_t could_leave_bytes() const {
         return state_.unshared.could_leave_bytes();
