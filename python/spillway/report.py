@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a session did, as the runtime tells it."""
 
-import html
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 
 class Report(Mapping[str, Any]):
-    """The fields of docs/formats/report.md by name; `print` shows the table, a notebook the same, `to_json` the text."""
+    """The fields of docs/formats/report.md by name; `print` shows the table, a notebook the same as HTML, `to_json` the text."""
 
-    def __init__(self, table: str, text: str) -> None:
+    def __init__(self, table: str, text: str, page: str) -> None:
         self._table = table
         self._text = text
+        self._page = page
         self._fields: dict[str, Any] = json.loads(text)
 
     def to_json(self) -> str:
@@ -32,4 +32,4 @@ class Report(Mapping[str, Any]):
         return self._table
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self._table)}</pre>"
+        return self._page

@@ -322,7 +322,7 @@ class Session:
         if self._last is not None:
             return self._last
         try:
-            report = Report(_call(self._runtime.table), _call(self._runtime.json))
+            report = self._report_now()
         except StateError:
             if self._last is not None:  # another thread has closed it meanwhile
                 return self._last
@@ -330,6 +330,9 @@ class Session:
         if report["saved_tensors"] == 0:
             self._warn_of_nothing_recorded()
         return report
+
+    def _report_now(self) -> Report:
+        return Report(*_call(self._runtime.report))
 
     def explain(self, module: str = "") -> str:
         """Lists every tensor that the last forward saved in a module: its bytes, and why it stayed or where it went.
@@ -384,7 +387,7 @@ class Session:
 
     def _warn_of_no_place(self) -> None:
         """Not if the budget exceeds the machine's memory: such a session only measures."""
-        limit = Report("", _call(self._runtime.json))["device_limit_bytes"]
+        limit = self._report_now()["device_limit_bytes"]
         if limit < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
             self._warn("place", "this Spillway session has no place that saved tensors could leave for, so what does not fit in "
                                 "its budget stops the step; give it a folder on a disk (nvme='/scratch') or a host_budget")

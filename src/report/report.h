@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/phase.h"
+#include "report/peak_split.h"
 
 #include <array>
 #include <cstdint>
@@ -56,6 +57,7 @@ struct Report {
     std::int64_t device_bytes = 0;        ///< allocated now, as the allocator rounds
     std::int64_t device_peak_bytes = 0;
     std::array<std::int64_t, kPhases> device_peak_by_phase{};
+    PeakSplit device_peak_split = {};  ///< within 1% of the moment; sums to `device_peak_bytes`
     /// The smallest limit under which all this would have gone the same way: the most that was
     /// allocated at once without what could have left. On devices with streams as seen by the host.
     std::int64_t device_needed_bytes = 0;

@@ -125,6 +125,59 @@ TEST(ReportText, json_has_every_number_of_a_codec) {
     EXPECT_EQ(row.size(), 2 + (sizeof(CodecReport) - 2 * sizeof(std::string)) / 8 + 1);
 }
 
+TEST(ReportText, a_table_splits_the_peak_and_makes_room_for_long_modules) {
+    Report report = on_nvme();
+    report.device_peak_split = {
+        .parameter_bytes = 1_MiB,
+        .gradient_bytes = 512_KiB,
+        .saved = {{"transformer.h.*.mlp", 4_MiB}, {"", 1_MiB}},
+        .read_ahead_bytes = 512_KiB,
+        .other_bytes = 1_MiB};
+    std::string const table = to_table(report);
+    for (char const* const row :
+         {"device   allocated at most        8.0 MiB  of 10.0 MiB\n",
+          "peak     parameters               1.0 MiB\n",
+          "         gradients              512.0 KiB\n",
+          "         saved tensors            5.0 MiB\n",
+          "           transformer.h.*.mlp    4.0 MiB\n",
+          "           (model)                1.0 MiB\n",
+          "         read-ahead, staging    512.0 KiB\n",
+          "         temporaries, other       1.0 MiB\n"}) {
+        EXPECT_NE(table.find(row), std::string::npos) << row << "is not in\n" << table;
+    }
+    auto const json = nlohmann::json::parse(to_json(report), nullptr, false);
+    EXPECT_EQ(json["device_peak_split"]["saved"], 5_MiB);
+    EXPECT_EQ(json["device_peak_saved_by_module"][0]["module"], "transformer.h.*.mlp");
+    EXPECT_EQ(json["device_peak_saved_by_module"][0]["bytes"], 4_MiB);
+}
+
+TEST(ReportText, html_has_the_rows_of_the_table_with_each_group_named_once) {
+    std::string const html = to_html(on_nvme());
+    auto const has = [&html](std::string const& part) {
+        EXPECT_NE(html.find(part), std::string::npos) << part << " is not in\n" << html;
+    };
+    has("rowspan=\"5\" style=\"text-align:left;vertical-align:top\">device</th>");
+    has("padding-left:2em\">in forward</td>");
+    has(">8.0 MiB</td><td style=\"text-align:left\">of 10.0 MiB</td></tr>\n");
+    has(">loaded from NVMe</td>");
+    std::size_t groups = 0;
+    for (std::size_t at = 0; (at = html.find("<th ", at)) != std::string::npos; ++at) {
+        ++groups;
+    }
+    EXPECT_EQ(groups, 5U);
+}
+
+TEST(ReportText, html_is_escaped_has_no_script_and_takes_the_colours_that_it_finds) {
+    Report report;
+    report.codecs = {{.tensor_class = "<script>alert('1')</script>", .codec = "a&b\"c"}};
+    std::string const html = to_html(report);
+    EXPECT_NE(html.find("&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;"), std::string::npos);
+    EXPECT_NE(html.find("a&amp;b&quot;c"), std::string::npos);
+    for (char const* const never : {"<script", "color:", "background", "href", "src=", "onload"}) {
+        EXPECT_EQ(html.find(never), std::string::npos) << never;
+    }
+}
+
 TEST(ReportText, a_session_that_did_nothing_says_so) {
     EXPECT_EQ(
         to_table({}),
@@ -140,15 +193,21 @@ TEST(ReportText, json_has_its_version_and_every_number_by_name) {
     auto const json = nlohmann::json::parse(to_json(on_nvme()), nullptr, false);
     ASSERT_TRUE(json.is_object());
     EXPECT_EQ(json["format"], "spillway.report");
-    EXPECT_EQ(json["version"], 2);
+    EXPECT_EQ(json["version"], 3);
     EXPECT_EQ(json["device_peak_by_phase"]["backward"], 7_MiB);
     EXPECT_EQ(json["stall_by_cause_ns"]["nvme"], 1'500'000'000);
     EXPECT_EQ(json["nvme_stored_bytes"], 3'000'000);
     EXPECT_EQ(json["codecs"].size(), 0U);
-    // Plain fields of 8 bytes each; the two arrays and the vector are one name here, and head and
-    // version are two.
-    std::size_t const plain = (sizeof(Report) - sizeof(std::vector<CodecReport>)) / 8;
-    EXPECT_EQ(json.size(), plain - kPhases - kStallCauses + 3 + 2);
+    // Plain fields of 8 bytes each; the two arrays and the vector are one name here, the split of
+    // the peak is two, and head and version are two.
+    std::size_t const plain =
+        (sizeof(Report) - sizeof(std::vector<CodecReport>) - sizeof(PeakSplit)) / 8;
+    EXPECT_EQ(json.size(), plain - kPhases - kStallCauses + 3 + 2 + 2);
+    // The same of the split, whose vector is one name.
+    EXPECT_EQ(
+        json["device_peak_split"].size(),
+        (sizeof(PeakSplit) - sizeof(std::vector<ModuleBytes>)) / 8 + 1
+    );
 }
 
 }  // namespace

@@ -103,6 +103,12 @@ Report report() {
     report.device_bytes = 33'554'432;
     report.device_peak_bytes = 68'157'440;
     report.device_peak_by_phase = {33'554'432, 67'108'864, 68'157'440, 33'554'432};
+    report.device_peak_split = {
+        .parameter_bytes = 16'777'216,
+        .gradient_bytes = 16'777'216,
+        .saved = {{"layers.0", 16'777'216}, {"layers.1", 8'388'608}},
+        .read_ahead_bytes = 4'194'304,
+        .other_bytes = 5'242'880};
     report.device_needed_bytes = 41'943'040;
     report.device_resident_bytes = report.device_resident_peak_bytes = 71'303'168;
     report.device_other_bytes = 419'430'400;

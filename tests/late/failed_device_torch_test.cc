@@ -139,7 +139,7 @@ TEST(FailedDevices, a_copy_in_that_fails_stops_backward_and_names_the_tensor) {
         } catch (c10::Error const& error) {
             std::string const words = error.what_without_backtrace();
             for (char const* const part :
-                 {"cannot bring back the saved tensor [32, 32] float of ",
+                 {"cannot bring back the saved tensor [32, 32] float, output of ",
                   "the copy engine is on strike"}) {
                 EXPECT_NE(words.find(part), std::string::npos) << part << " in: " << words;
             }

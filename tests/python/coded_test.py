@@ -66,7 +66,7 @@ class NonFinite(Case):
             self.backward_of_nan(model, session)
         said = str(raised.exception).splitlines()[0]
         self.assertRegex(said, r"^step 1, backward: affine8:group=256,stochastic cannot give back the saved tensor "
-                               r"\[1024, 256\] float of AddmmBackward0 \(activation_input\): .*: "
+                               r"\[1024, 256\] float, output of addmm \(AddmmBackward0\) \(activation_input\): .*: "
                                r"element 768 is NaN or infinite$")
         session.close()
         model.zero_grad()

@@ -3,6 +3,8 @@
 
 #include "torch_driver/autograd/origin.h"
 
+#include "torch_driver/autograd/saved_role.h"
+
 #include <c10/util/Type.h>
 
 namespace spillway {
@@ -14,6 +16,11 @@ std::string Origin::name() const {
     std::string full = c10::demangle(node->name());
     std::size_t const last = full.rfind("::");
     return last == std::string::npos ? full : full.substr(last + 2);
+}
+
+std::string Origin::words() const {
+    return node == nullptr ? "made outside the graph"
+                           : "output of " + operator_of_node(name()) + " (" + name() + ")";
 }
 
 Slot SlotCounter::next(Origin const& origin) {

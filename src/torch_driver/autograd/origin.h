@@ -23,6 +23,8 @@ struct Origin {
 
     /// "AddmmBackward0", or "input".
     [[nodiscard]] std::string name() const;
+    /// "output of addmm (AddmmBackward0)", or "made outside the graph".
+    [[nodiscard]] std::string words() const;
 };
 
 /// Numbers what one output of one kind of node saves, in a pass.

@@ -6,11 +6,8 @@
 #include "base/units.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
-#include <optional>
-#include <set>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 
 namespace spillway {
@@ -18,25 +15,6 @@ namespace spillway {
 namespace {
 
 constexpr std::size_t kMostSaves = 200'000;
-
-/// "a.b.weight" -> "a.b"; "weight" -> "".
-std::string module_of(std::string const& name) {
-    std::size_t const dot = name.rfind('.');
-    return dot == std::string::npos ? "" : name.substr(0, dot);
-}
-
-/// The module that two modules are both in: "a.b.c", "a.b.d.e" -> "a.b".
-std::string common(std::string const& one, std::string const& other) {
-    std::size_t same = 0;
-    std::size_t end = 0;  // of the last whole part that they share
-    while (same < one.size() && same < other.size() && one[same] == other[same]) {
-        end = one[same] == '.' ? same : end;
-        ++same;
-    }
-    bool const one_ends = same == one.size() && (same == other.size() || other[same] == '.');
-    bool const other_ends = same == other.size() && same < one.size() && one[same] == '.';
-    return one.substr(0, one_ends || other_ends ? same : end);
-}
 
 bool is_in(std::string const& place, std::string const& module) {
     return module.empty() || place == module ||
@@ -98,36 +76,29 @@ std::string told(Save const& save, std::map<ValueId, History> const& histories) 
     return text;
 }
 
-/// Of each save, in their order, the module that it is in.
-std::vector<std::string> places_of(std::vector<Save> const& saves) {
-    auto const name_of = [](Save const& save) {
-        return save.name == nullptr ? std::string() : *save.name;
-    };
-    std::unordered_map<std::uint64_t, std::string> module_of_node;
-    std::vector<std::optional<std::string>> after(saves.size());
-    std::optional<std::string> next;
-    for (std::size_t i = saves.size(); i-- > 0;) {
-        if (!name_of(saves[i]).empty()) {
-            next = module_of(name_of(saves[i]));
-            module_of_node[saves[i].node] = *next;
-        }
-        after[i] = next;
+struct Row {
+    std::string place;
+    std::string role;
+    std::string size;
+    std::string fate;
+};
+
+std::string table_of(std::vector<Row> const& rows) {
+    std::size_t places = 0;
+    std::size_t roles = 0;
+    for (Row const& row : rows) {
+        places = std::max(places, row.place.size());
+        roles = std::max(roles, row.role.size());
     }
-    std::vector<std::string> all;
-    std::optional<std::string> before;
-    for (std::size_t i = 0; i < saves.size(); ++i) {
-        if (!name_of(saves[i]).empty()) {
-            before = module_of(name_of(saves[i]));
-        }
-        auto const own = module_of_node.find(saves[i].node);
-        bool const has_both = before && after[i];
-        all.push_back(
-            own != module_of_node.end() ? own->second
-            : has_both                  ? common(*before, *after[i])
-                                        : before.value_or(after[i].value_or(""))
-        );
+    constexpr std::size_t kSizes = 10;
+    std::string table;
+    for (Row const& row : rows) {
+        std::string const size(kSizes - std::min(kSizes, row.size.size()), ' ');
+        table += row.place + std::string(places - row.place.size() + 1, ' ') + row.role +
+                 std::string(roles - row.role.size() + 1, ' ') + size + row.size + "  " + row.fate +
+                 "\n";
     }
-    return all;
+    return table;
 }
 
 }  // namespace
@@ -137,21 +108,32 @@ void SaveLog::begin_pass() {
     saves_.clear();
 }
 
-void SaveLog::add(Save const& save) {
+/// Called with the mutex held. Null where it is empty.
+std::string const* SaveLog::kept(std::string_view name) {
+    if (name.empty()) {
+        return nullptr;
+    }
+    auto const at = operators_.find(name);
+    return at == operators_.end() ? &*operators_.emplace(name).first : &*at;
+}
+
+void SaveLog::add(Save save, RunningOperators const& by) {
     std::lock_guard const lock(mutex_);
+    save.outer = kept(by.outer);
+    save.inner = kept(by.inner);
     if (saves_.size() == kMostSaves) {
         saves_.erase(saves_.begin(), saves_.begin() + kMostSaves / 2);
     }
-    saves_.push_back(save);
+    saves_.push_back(std::move(save));
 }
 
 std::string SaveLog::explain(std::string const& module, std::map<ValueId, History> const& histories)
     const {
     std::lock_guard const lock(mutex_);
     std::vector<std::string> const all = places_of(saves_);
+    std::vector<std::string> const roles = roles_of(saves_);
     std::set<ValueId> counted;
-    std::string table;
-    std::int64_t saves = 0;
+    std::vector<Row> rows;
     std::int64_t bytes = 0;
     std::int64_t left_bytes = 0;
     for (std::size_t i = 0; i < saves_.size(); ++i) {
@@ -159,33 +141,37 @@ std::string SaveLog::explain(std::string const& module, std::map<ValueId, Histor
         if (!is_in(all[i], module)) {
             continue;
         }
-        ++saves;
         bool const is_again = save.value.valid() && !counted.insert(save.value).second;
         bytes += is_again ? 0 : save.size_bytes;
         auto const history = histories.find(save.value);
         bool const has_left =
             save.value.valid() && history != histories.end() && history->second.left;
         left_bytes += has_left && !is_again ? save.size_bytes : 0;
-        std::string const what = save.name != nullptr ? *save.name : save.origin.name();
-        std::string const size = format_size(save.size_bytes);
-        char line[512];
-        std::snprintf(
-            line,
-            sizeof(line),
-            "%-32.64s %-28.64s %10s  %s\n",
-            all[i].empty() ? "(model)" : all[i].c_str(),
-            what.c_str(),
-            size.c_str(),
-            is_again ? "saved before, once in memory" : told(save, histories).c_str()
+        rows.push_back(
+            {all[i].empty() ? "(model)" : all[i],
+             roles[i],
+             format_size(save.size_bytes),
+             is_again ? "saved before, once in memory" : told(save, histories)}
         );
-        table += line;
     }
-    if (saves == 0) {
+    if (rows.empty()) {
         return (module.empty() ? "nothing" : "'" + module + "': nothing that") +
                " was saved in the last forward is known to be of it";
     }
-    return table + std::to_string(saves) + " saved tensors, " + format_size(bytes) + ", of which " +
-           format_size(left_bytes) + " left the device";
+    return table_of(rows) + std::to_string(rows.size()) + " saved tensors, " + format_size(bytes) +
+           ", of which " + format_size(left_bytes) + " left the device";
+}
+
+std::unordered_map<ValueId, std::string> SaveLog::modules() const {
+    std::lock_guard const lock(mutex_);
+    std::vector<std::string> const places = places_of(saves_);
+    std::unordered_map<ValueId, std::string> modules;
+    for (std::size_t i = 0; i < saves_.size(); ++i) {
+        if (saves_[i].value.valid()) {
+            modules.try_emplace(saves_[i].value, places[i]);
+        }
+    }
+    return modules;
 }
 
 }  // namespace spillway

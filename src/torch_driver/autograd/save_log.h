@@ -7,28 +7,20 @@
 
 #include "base/ids.h"
 #include "session/history.h"
-#include "torch_driver/autograd/eligibility.h"
-#include "torch_driver/autograd/origin.h"
+#include "torch_driver/autograd/operator_name.h"
+#include "torch_driver/autograd/saves.h"
 
 #include <atomic>
-#include <cstdint>
+#include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace spillway {
-
-/// One tensor that a node saved.
-struct Save {
-    std::uint64_t node = 0;  ///< the node's sequence number
-    Origin origin;
-    ValueId value;  ///< where it may leave
-    std::int64_t size_bytes = 0;
-    Stay stay = Stay::may_leave;
-    std::shared_ptr<std::string const> name = nullptr;  ///< of an owned tensor that has one
-};
 
 /// Thread  any; one mutex, and nothing else is called under it
 class SaveLog {
@@ -40,19 +32,26 @@ class SaveLog {
     void begin_pass();
     /// Forgets the oldest where one forward has some hundred thousand, as in a session that is
     /// entered for a whole training and never told of a step.
-    void add(Save const& save);
+    void add(Save save, RunningOperators const& by);
 
-    /// A table of the saves whose place begins with `module` (empty: all), then their sum. A place
-    /// is the module whose parameters the same node saved, else what the parameters before and
-    /// after it have in common: no hook runs in the model for it.
+    /// A table of the saves whose place begins with `module` (empty: all): place and role
+    /// (saves.h), bytes, and why it stayed or where it went; then their sum. No hook runs in the
+    /// model for it.
     [[nodiscard]] std::string explain(
         std::string const& module, std::map<ValueId, History> const& histories
     ) const;
 
+    /// Of the values among the saves: the module of the first that saved each.
+    [[nodiscard]] std::unordered_map<ValueId, std::string> modules() const;
+
   private:
+    [[nodiscard]] std::string const* kept(std::string_view name);
+
     std::atomic<bool> is_kept_ = false;
     mutable std::mutex mutex_;
-    std::vector<Save> saves_;  ///< the mutex guards it
+    // The mutex guards these.
+    std::vector<Save> saves_;
+    std::set<std::string, std::less<>> operators_;  ///< names that saves refer to
 };
 
 }  // namespace spillway

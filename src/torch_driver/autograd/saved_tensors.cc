@@ -5,6 +5,8 @@
 
 #include "base/rules.h"
 #include "torch_driver/autograd/handed_out.h"
+#include "torch_driver/autograd/maker.h"
+#include "torch_driver/autograd/operator_name.h"
 
 #include <c10/core/Storage.h>
 
@@ -14,6 +16,16 @@
 #include <utility>
 
 namespace spillway {
+
+namespace {
+
+SavedElements elements_of(c10::ScalarType dtype) {
+    return dtype == c10::ScalarType::Bool      ? SavedElements::booleans
+           : c10::isIntegralType(dtype, false) ? SavedElements::integers
+                                               : SavedElements::numbers;
+}
+
+}  // namespace
 
 SavedTensors::SavedTensors(
     DeviceBlocks const& blocks, OwnedStorages const& owned, std::int64_t min_value_bytes
@@ -36,7 +48,7 @@ SavedTensors::Filed SavedTensors::file(SavedHook& hook, at::Tensor const& tensor
     c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
     Stay const stay = eligibility_.stay_of(tensor, *storage);
     if (stay != Stay::may_leave) {
-        log_save(hook, *storage, stay);
+        log_save(hook, tensor, stay);
         return Filed::passed;
     }
     blocks_.add_current_user(*storage);
@@ -54,7 +66,7 @@ SavedTensors::Filed SavedTensors::file(SavedHook& hook, at::Tensor const& tensor
             fresh = add_value(hook, tensor, saver);
         }
     }
-    log_save(hook, *storage, stay);
+    log_save(hook, tensor, stay);
     return filed;
 }
 
@@ -98,17 +110,24 @@ SaverClass SavedTensors::class_of_save(SavedHook const& hook, at::Tensor const& 
     );
 }
 
-void SavedTensors::log_save(SavedHook const& hook, c10::StorageImpl const& storage, Stay stay) {
+void SavedTensors::log_save(SavedHook const& hook, at::Tensor const& tensor, Stay stay) {
     if (!log_.is_kept()) {
         return;
     }
+    Maker const maker = hook.is_output_ ? Maker{.origin = hook.origin_} : maker_of(tensor);
+    c10::StorageImpl const& storage = *tensor.storage().unsafeGetStorageImpl();
+    bool const is_of_leaf = stay != Stay::owned && maker.leaf != nullptr;
     log_.add(
         {.node = hook.node_number_,
-         .origin = hook.origin_,
+         .maker = maker.origin,
+         .is_output = hook.is_output_,
+         .is_cast = maker.is_cast,
+         .elements = elements_of(tensor.scalar_type()),
          .value = hook.value_,
          .size_bytes = static_cast<std::int64_t>(storage.nbytes()),
          .stay = stay,
-         .name = stay == Stay::owned ? owned_.name_of(storage) : nullptr}
+         .name = owned_.name_of(is_of_leaf ? *maker.leaf : storage)},
+        running_operators()
     );
 }
 
@@ -131,6 +150,18 @@ std::vector<std::pair<std::string, SaverClass>> SavedTensors::classes() const {
 void SavedTensors::unbind(ValueId value, SavedValue& entry) {
     state_.values.unbind(value);
     state_.unshared.is_in_use(value, entry);
+}
+
+std::vector<std::pair<ValueId, std::int64_t>> SavedTensors::on_device() const {
+    std::vector<std::pair<ValueId, std::int64_t>> all;
+    std::lock_guard const lock(mutex_);
+    all.reserve(state_.values.size());
+    for (auto const& [value, entry] : state_.values) {
+        if (entry.storage != nullptr) {
+            all.emplace_back(value, entry.size_bytes);
+        }
+    }
+    return all;
 }
 
 void SavedTensors::see_what_could_leave() {
@@ -353,8 +384,8 @@ std::string SavedTensors::describe(ValueId value) const {
     SavedHook const& hook = *entry->hooks.front();
     Geometry const shape = hook.kept_.defined() ? geometry_of(hook.kept_) : *hook.geometry_;
     std::ostringstream out;
-    out << "the saved tensor " << c10::IntArrayRef(shape.sizes) << ' ' << shape.dtype.name()
-        << " of " << hook.origin_.name();
+    out << "the saved tensor " << c10::IntArrayRef(shape.sizes) << ' ' << shape.dtype.name() << ", "
+        << hook.origin_.words();
     return out.str();
 }
 

@@ -104,6 +104,9 @@ class SavedTensors final : public Driver {
     /// The current stream uses the value from now on, where it is on the device.
     void used_now(ValueId value);
 
+    /// Values that are on the device, with their bytes as the device rounds.
+    [[nodiscard]] std::vector<std::pair<ValueId, std::int64_t>> on_device() const;
+
     /// As UnsharedTracker has them.
     [[nodiscard]] std::int64_t could_leave_bytes() const {
         return state_.unshared.could_leave_bytes();
@@ -146,7 +149,7 @@ class SavedTensors final : public Driver {
     [[nodiscard]] Fresh add_value(
         SavedHook& hook, at::Tensor const& tensor, SaverClass const& saver
     );
-    void log_save(SavedHook const& hook, c10::StorageImpl const& storage, Stay stay);
+    void log_save(SavedHook const& hook, at::Tensor const& tensor, Stay stay);
     [[nodiscard]] bool has_own_block(SavedValue const& entry) const;
     [[nodiscard]] bool is_unshared(SavedValue const& entry) const;
     void unbind(ValueId value, SavedValue& entry);

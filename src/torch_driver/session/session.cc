@@ -48,7 +48,7 @@ std::string Session::explain(std::string const& module) const {
 
 void Session::phase(Phase phase, std::int64_t step) {
     if (phase == Phase::forward) {
-        impl_->saved_tensors().begin_pass();
+        impl_->begin_pass();
         impl_->loop().begin_histories();
     }
     if (step != impl_->loop().step()) {

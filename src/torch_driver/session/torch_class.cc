@@ -28,6 +28,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -267,8 +268,11 @@ class SessionClass final : public torch::CustomClassHolder {
     }
     void end_update() { updates_->end(); }
 
-    std::string table() { return to_table(opened()->report()); }
-    std::string json() { return to_json(opened()->report()); }
+    /// One report as text, as JSON and as HTML.
+    std::tuple<std::string, std::string, std::string> report() {
+        Report const report = opened()->report();
+        return {to_table(report), to_json(report), to_html(report)};
+    }
     std::string explain(std::string const& module) { return opened()->explain(module); }
 
     void write_timeline(std::string const& file) {
@@ -376,8 +380,7 @@ TORCH_LIBRARY(spillway, library) {
         .def("step", &SessionClass::step)
         .def("begin_update", &SessionClass::begin_update)
         .def("end_update", &SessionClass::end_update)
-        .def("table", &SessionClass::table)
-        .def("json", &SessionClass::json)
+        .def("report", &SessionClass::report)
         .def("explain", &SessionClass::explain)
         .def("write_timeline", &SessionClass::write_timeline)
         .def("close", &SessionClass::close);

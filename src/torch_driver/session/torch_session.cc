@@ -52,6 +52,7 @@ TorchSession::TorchSession(
       pool_limit_(std::move(device.pool_limit)),
       blocks_(device_, device.place),
       owned_(device_, device.place.device),
+      gradients_(device.place.device),
       saved_(
           blocks_, owned_, options.min_value_bytes < 0 ? kMinValueBytes : options.min_value_bytes
       ),
@@ -76,6 +77,11 @@ void TorchSession::encode_by(std::unique_ptr<CodecRule> rule, std::int64_t stagi
     saved_.tell_classes();
     coded_bytes_ = staging_bytes;
     device_->charge(coded_bytes_);
+}
+
+void TorchSession::begin_pass() {
+    peak_.begin_pass([this] { return modules(); });
+    saved_.begin_pass();
 }
 
 void TorchSession::phase(Phase phase) {
@@ -280,18 +286,37 @@ void TorchSession::make_room_until(std::int64_t size_bytes, c10::function_ref<bo
 
 /// With `size_bytes` more than is allocated now.
 void TorchSession::see_need(std::int64_t size_bytes) {
-    auto const needed = [&] {
-        return device_->used_bytes() + size_bytes - saved_.could_leave_bytes() -
-               loop_->returning_bytes();
+    auto const needed = [&](std::int64_t used_bytes) {
+        return used_bytes + size_bytes - saved_.could_leave_bytes() - loop_->returning_bytes();
     };
+    std::int64_t const used_bytes = device_->used_bytes();
+    see_peak(used_bytes);
     std::int64_t before = needed_bytes_.load(std::memory_order_relaxed);
-    if (needed() <= before) {
+    if (needed(used_bytes) <= before) {
         return;
     }
     saved_.see_what_could_leave();
-    std::int64_t const now = needed();
+    std::int64_t const now = needed(device_->used_bytes());
     while (now > before && !needed_bytes_.compare_exchange_weak(before, now)) {
     }
+}
+
+/// Gradients of a backward, and of the optimizer's step after it, are not told yet.
+void TorchSession::see_peak(std::int64_t used_bytes) {
+    if (!peak_.wants(used_bytes)) {
+        return;
+    }
+    DeviceNow now{
+        .saved = saved_.on_device(), .read_ahead_bytes = loop_->returning_bytes() + coded_bytes_};
+    {
+        std::lock_guard const lock(owned_mutex_);
+        now.owned = owned_bytes_;
+    }
+    bool const is_in_backward = torch::autograd::get_current_graph_task_id() != -1;
+    if (is_in_backward || loop_->current_phase() == Phase::update) {
+        now.owned[static_cast<std::size_t>(OwnedKind::gradient)] = gradients_.bytes();
+    }
+    peak_.look(used_bytes, std::move(now));
 }
 
 void* TorchSession::allocate(std::int64_t size_bytes) {
@@ -309,6 +334,12 @@ void TorchSession::own(
     std::vector<OwnedKind> const& kinds
 ) {
     owned_.add(tensors, names, kinds);
+    gradients_.add(tensors);
+    {
+        OwnedBytes const bytes = owned_.bytes();
+        std::lock_guard const lock(owned_mutex_);
+        owned_bytes_ = bytes;
+    }
     std::int64_t const outside_bytes = owned_.outside_bytes() + coded_bytes_;
     estimate_.own(tensors, *device_);
     std::int64_t const limit = device_->limit_bytes();
@@ -359,6 +390,7 @@ Report TorchSession::report() {
     report.saved_tensors = saved_count_.load();
     report.passed_tensors = passed_count_.load();
     see_need(0);
+    report.device_peak_split = peak_.split(report.device_peak_bytes, [this] { return modules(); });
     report.device_needed_bytes = round_up(needed_bytes_.load(), kArenaPageBytes);
     return report;
 }

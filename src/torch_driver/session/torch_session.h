@@ -8,6 +8,7 @@
 #include "memory/device.h"
 #include "session/codec_rule.h"
 #include "session/loop.h"
+#include "session/peak_watch.h"
 #include "spillway/session.h"
 #include "torch_driver/allocator/device_blocks.h"
 #include "torch_driver/allocator/nested_budget.h"
@@ -19,6 +20,7 @@
 #include "torch_driver/session/once_per_backward.h"
 #include "torch_driver/session/session_use.h"
 #include "torch_driver/session/step_estimate.h"
+#include "torch_driver/states/living_gradients.h"
 #include "torch_driver/states/owned_storages.h"
 
 #include <ATen/core/Tensor.h>
@@ -27,8 +29,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace spillway {
@@ -53,6 +57,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     /// count in the budget. Before the first save.
     void encode_by(std::unique_ptr<CodecRule> rule, std::int64_t staging_bytes);
 
+    /// A forward begins: slots are counted afresh, and so are saves.
+    void begin_pass();
     /// The phase that begins, for the loop and for what measures steps.
     void phase(Phase phase);
 
@@ -126,12 +132,17 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
         ValueId value, SavedHook const* hook, bool is_of_torch, WithoutPythonLock& without_lock
     );
     void see_need(std::int64_t size_bytes);
+    void see_peak(std::int64_t used_bytes);
+    [[nodiscard]] std::unordered_map<ValueId, std::string> modules() {
+        return saved_.log().modules();
+    }
     [[noreturn]] void refuse(std::string const& why);
 
     std::shared_ptr<Device> device_;
     std::shared_ptr<void> pool_limit_;
     DeviceBlocks const blocks_;
     OwnedStorages owned_;
+    LivingGradients gradients_;
     SavedTensors saved_;
     std::unique_ptr<Loop> loop_;
     std::optional<CodecChoice> codec_choice_;  ///< none: nothing leaves encoded
@@ -139,6 +150,9 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     SessionUse use_;
     NestedBudget budget_;
     StepEstimate estimate_;
+    PeakWatch peak_;
+    std::mutex owned_mutex_;
+    OwnedBytes owned_bytes_{};  ///< when they were told last; the mutex guards it
     std::atomic<std::int64_t> saved_count_{0};
     std::atomic<std::int64_t> passed_count_{0};
     std::atomic<std::int64_t> needed_bytes_{0};  ///< Report::device_needed_bytes

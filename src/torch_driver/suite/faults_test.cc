@@ -19,7 +19,7 @@ namespace {
 
 std::string saved_tensor() {
     std::string const size = std::to_string(rows());
-    return "the saved tensor [" + size + ", " + size + "] float of ";
+    return "the saved tensor [" + size + ", " + size + "] float, output of ";
 }
 
 std::unique_ptr<Tier> memory() {

@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/report_rows.h"
+
+#include "base/units.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+/// Gathers rows under the name of their group.
+class Rows {
+  public:
+    void begin(std::string_view group) { group_ = group; }
+
+    void row(std::string_view label, std::string value, std::string note = {}, int depth = 0) {
+        rows_.push_back(
+            {std::string(group_), std::string(label), std::move(value), std::move(note), depth}
+        );
+    }
+    void size(
+        std::string_view label, std::int64_t size_bytes, std::string note = {}, int depth = 0
+    ) {
+        row(label, format_size(size_bytes), std::move(note), depth);
+    }
+    void size_if_any(
+        std::string_view label, std::int64_t size_bytes, std::string note = {}, int depth = 0
+    ) {
+        if (size_bytes > 0) {
+            size(label, size_bytes, std::move(note), depth);
+        }
+    }
+    void moved(std::string_view label, std::int64_t size_bytes, std::int64_t took_ns) {
+        size_if_any(label, size_bytes, rate(size_bytes, took_ns));
+    }
+    /// A byte a nanosecond is a GB a second. Empty where nothing took time.
+    [[nodiscard]] static std::string rate(std::int64_t size_bytes, std::int64_t took_ns) {
+        double const gb_per_s = static_cast<double>(size_bytes) / static_cast<double>(took_ns);
+        return took_ns > 0 ? fmt::format("{:.2f} GB/s", gb_per_s) : "";
+    }
+    void seconds(std::string_view label, std::int64_t time_ns) {
+        row(label, fmt::format("{:.3f} s", static_cast<double>(time_ns) * 1e-9));
+    }
+
+    [[nodiscard]] std::vector<ReportRow> take() { return std::move(rows_); }
+
+  private:
+    std::string_view group_;
+    std::vector<ReportRow> rows_;
+};
+
+void add_device(Rows& rows, Report const& report) {
+    std::int64_t const limit = report.device_limit_bytes;
+    rows.begin("device");
+    rows.size(
+        "allocated at most",
+        report.device_peak_bytes,
+        limit > 0 ? "of " + format_size(limit) : "without a cap"
+    );
+    for (std::size_t i = 0; i < kPhases; ++i) {
+        std::string const label = "in " + std::string(name_of(static_cast<Phase>(i)));
+        rows.size_if_any(label, report.device_peak_by_phase[i], "", 1);
+    }
+    rows.size_if_any("needed at least", report.device_needed_bytes, "the smallest budget for this");
+    rows.size_if_any("reserved at most", report.device_resident_peak_bytes);
+    rows.size_if_any("context and others", report.device_other_bytes, "not in the cap");
+}
+
+/// Only where the peak is split at all.
+void add_peak(Rows& rows, PeakSplit const& split) {
+    rows.begin("peak");
+    rows.size_if_any("parameters", split.parameter_bytes);
+    rows.size_if_any("buffers", split.buffer_bytes);
+    rows.size_if_any("gradients", split.gradient_bytes);
+    rows.size_if_any("optimizer state", split.optimizer_state_bytes);
+    rows.size_if_any("saved tensors", split.saved_bytes());
+    bool const has_modules =
+        split.saved.size() > 1 || (split.saved.size() == 1 && !split.saved.front().module.empty());
+    for (ModuleBytes const& row : split.saved) {
+        if (has_modules) {
+            rows.size(row.module.empty() ? "(model)" : row.module, row.size_bytes, "", 1);
+        }
+    }
+    rows.size_if_any("read-ahead, staging", split.read_ahead_bytes);
+    rows.size_if_any("temporaries, other", split.other_bytes);
+}
+
+void add_saved(Rows& rows, Report const& report) {
+    rows.begin("saved");
+    rows.size(
+        "packed",
+        report.saved_bytes,
+        fmt::format(
+            "{} values; of {} tensors {} passed through",
+            report.saved_values,
+            report.saved_tensors,
+            report.passed_tensors
+        )
+    );
+    rows.size("freed", report.freed_bytes);
+    rows.size_if_any("pinned by others", report.kept_by_others_bytes, "chosen, not freed");
+}
+
+void add_moved(Rows& rows, Report const& report) {
+    std::int64_t const nvme_loaded_bytes = report.nvme_moved_bytes - report.nvme_stored_bytes;
+    rows.begin("moved");
+    if (report.stored_bytes + report.loaded_bytes == 0) {
+        rows.size("nothing", 0);
+        return;
+    }
+    rows.moved("copied out", report.copy_out_bytes, report.copy_out_ns);
+    rows.moved("copied in", report.copy_in_bytes, report.copy_in_ns);
+    rows.moved(
+        "stored on host",
+        report.stored_bytes - report.nvme_stored_bytes,
+        report.store_busy_ns - report.nvme_store_busy_ns
+    );
+    rows.moved(
+        "loaded from host",
+        report.loaded_bytes - nvme_loaded_bytes,
+        report.load_busy_ns - report.nvme_load_busy_ns
+    );
+    rows.moved("stored on NVMe", report.nvme_stored_bytes, report.nvme_store_busy_ns);
+    rows.moved("loaded from NVMe", nvme_loaded_bytes, report.nvme_load_busy_ns);
+}
+
+/// "affine4:group=128, 3 values, 6.0 MiB to 900.0 KiB, encoded at 3.10 GB/s, relative error 0.05".
+std::string note_of(CodecReport const& row) {
+    if (row.values == 0) {
+        return fmt::format("{}, none encoded, {} went raw", row.codec, row.went_raw);
+    }
+    std::string note = fmt::format(
+        "{}, {} values, {} to {}",
+        row.codec,
+        row.values,
+        format_size(row.raw_bytes),
+        format_size(row.encoded_bytes)
+    );
+    auto const add = [&note](std::string_view what, std::string const& value) {
+        note += value.empty() ? "" : fmt::format(", {} {}", what, value);
+    };
+    add("encoded at", Rows::rate(row.raw_bytes, row.encode_ns));
+    add("decoded at", Rows::rate(row.decoded_bytes, row.decode_ns));
+    if (row.value_squares > 0) {
+        add("relative error", fmt::format("{:.2g}", row.relative_l2_error()));
+    }
+    return row.went_raw > 0 ? note + fmt::format(", {} went raw", row.went_raw) : note;
+}
+
+void add_codecs(Rows& rows, Report const& report) {
+    rows.begin("codecs");
+    for (CodecReport const& row : report.codecs) {
+        std::string const bits = row.values > 0 ? fmt::format("{:.2f} bits", row.bits) : "raw";
+        rows.row(row.tensor_class, bits, note_of(row));
+    }
+    if (report.raw_for_two_savers > 0) {
+        rows.row(
+            "left raw",
+            std::to_string(report.raw_for_two_savers),
+            "values that two savers read for different ends"
+        );
+    }
+}
+
+void add_stalls(Rows& rows, Report const& report) {
+    constexpr std::array<std::string_view, kStallCauses> kLabels{
+        "copy out", "copy in", "NVMe", "admission"};
+    rows.begin("stalls");
+    std::int64_t sum_ns = 0;
+    for (std::size_t i = 0; i < kStallCauses; ++i) {
+        if (report.stall_by_cause_ns[i] > 0) {
+            rows.seconds(kLabels[i], report.stall_by_cause_ns[i]);
+            sum_ns += report.stall_by_cause_ns[i];
+        }
+    }
+    if (sum_ns == 0) {
+        rows.seconds("none", 0);
+    }
+}
+
+void add_places(Rows& rows, Report const& report) {
+    rows.begin("places");
+    std::string const locked =
+        report.host_locked_bytes > 0 ? format_size(report.host_locked_bytes) + " locked" : "";
+    rows.size_if_any("host at most", report.host_peak_bytes);
+    rows.size_if_any("host requested", report.host_requested_bytes, locked);
+    rows.size_if_any("NVMe at most", report.nvme_peak_bytes);
+    rows.size_if_any("staging", report.staging_bytes);
+}
+
+}  // namespace
+
+std::vector<ReportRow> rows_of(Report const& report) {
+    Rows rows;
+    add_device(rows, report);
+    add_peak(rows, report.device_peak_split);
+    add_saved(rows, report);
+    add_moved(rows, report);
+    add_codecs(rows, report);
+    add_stalls(rows, report);
+    add_places(rows, report);
+    return rows.take();
+}
+
+}  // namespace spillway

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Keeps what the device's bytes were at their peak. The driver asks after each allocation whether a
+// look is wanted, which is one comparison, and only then gathers what there is.
+#pragma once
+
+#include "base/ids.h"
+#include "report/peak_split.h"
+#include "spillway/owned.h"
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace spillway {
+
+/// What is on the device at one moment, in bytes.
+struct DeviceNow {
+    OwnedBytes owned{};
+    std::vector<std::pair<ValueId, std::int64_t>> saved = {};  ///< values that may leave
+    std::int64_t read_ahead_bytes = 0;                         ///< and staging
+};
+
+/// Note [Few looks at the peak]
+/// A look gathers hundreds of sizes, and in a first step almost every allocation is a new peak. So
+/// the next one is wanted when the bytes are 1% above the last peak that was looked at: some 70
+/// looks while they double. What is known of a first step is less than of the ones after it
+/// (optimizer state is told when the optimizer has made it), and those have no higher peak; so for
+/// some passes after a rise one look each is wanted as soon as the bytes are within 1% of the peak.
+///
+/// Thread  any; one mutex, and nothing else is called under it
+class PeakWatch {
+  public:
+    using Modules = std::unordered_map<ValueId, std::string>;
+
+    [[nodiscard]] bool wants(std::int64_t used_bytes) const {
+        return used_bytes > next_bytes_.load(std::memory_order_relaxed);
+    }
+    /// `used_bytes` are on the device now; `now` says what they are.
+    void look(std::int64_t used_bytes, DeviceNow now);
+
+    /// A forward begins. Its saves replace those of the last one, whose modules `modules` tells: it
+    /// is asked if a look was taken since.
+    void begin_pass(std::function<Modules()> const& modules);
+
+    /// Parts that sum to `peak_bytes`.
+    [[nodiscard]] PeakSplit split(std::int64_t peak_bytes, std::function<Modules()> const& modules)
+        const;
+
+  private:
+    [[nodiscard]] bool has_new_look() const;
+    void name_modules(Modules const& modules);
+
+    std::atomic<std::int64_t> next_bytes_ = -1;
+    mutable std::mutex mutex_;  ///< guards what follows
+    std::int64_t highest_bytes_ = 0;
+    int passes_to_look_ = 0;
+    DeviceNow at_peak_;
+    bool is_new_ = false;             ///< `at_peak_` is of this pass
+    std::vector<ModuleBytes> saved_;  ///< of an `at_peak_` that is not
+};
+
+}  // namespace spillway

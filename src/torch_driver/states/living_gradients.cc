@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/states/living_gradients.h"
+
+#include <unordered_set>
+#include <utility>
+
+namespace spillway {
+
+void LivingGradients::add(std::vector<at::Tensor> const& tensors) {
+    std::lock_guard const lock(mutex_);
+    std::erase_if(leaves_, [](auto const& leaf) { return leaf.second.expired(); });
+    for (at::Tensor const& tensor : tensors) {
+        if (tensor.defined() && tensor.is_leaf() && tensor.requires_grad()) {
+            leaves_.insert_or_assign(
+                tensor.unsafeGetTensorImpl(),
+                c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr())
+            );
+        }
+    }
+}
+
+std::int64_t LivingGradients::bytes() const {
+    std::vector<at::Tensor> living;  // let go of after the lock: that may wait for Python's
+    {
+        std::lock_guard const lock(mutex_);
+        living.reserve(leaves_.size());
+        for (auto const& [address, leaf] : leaves_) {
+            if (auto held = leaf.lock(); held.defined()) {
+                living.emplace_back(std::move(held));
+            }
+        }
+    }
+    std::unordered_set<c10::StorageImpl const*> counted;
+    std::int64_t bytes = 0;
+    for (at::Tensor const& leaf : living) {
+        at::Tensor const& gradient = leaf.grad();
+        if (!gradient.defined() || !gradient.has_storage() || gradient.device() != where_) {
+            continue;
+        }
+        c10::StorageImpl const* const storage = gradient.storage().unsafeGetStorageImpl();
+        bool const is_first = counted.insert(storage).second;
+        bytes += is_first ? static_cast<std::int64_t>(storage->nbytes()) : 0;
+    }
+    return bytes;
+}
+
+}  // namespace spillway

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The gradients that parameters have now. A backward makes them one by one, and the session is told
+// of them when it has ended.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/core/TensorImpl.h>
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace spillway {
+
+/// Thread  any; one mutex, and nothing else is called under it. A gradient is read as torch's own
+///         `.grad` reads it, without a lock: on a thread that runs a backward or an optimizer
+class LivingGradients {
+  public:
+    /// Counts what is on `where`.
+    explicit LivingGradients(c10::Device where) : where_(where) {}
+
+    /// Adds those that are leaves and require a gradient; forgets those that have gone.
+    void add(std::vector<at::Tensor> const& tensors);
+
+    /// Each storage once, as torch asked for it.
+    [[nodiscard]] std::int64_t bytes() const;
+
+  private:
+    c10::Device const where_;
+    mutable std::mutex mutex_;
+    /// The mutex guards it.
+    std::unordered_map<c10::TensorImpl const*, c10::weak_intrusive_ptr<c10::TensorImpl>> leaves_;
+};
+
+}  // namespace spillway
