@@ -22,12 +22,17 @@ std::int64_t capacity_of(Tier const* tier) {
     return tier == nullptr ? 0 : tier->capacity_bytes();
 }
 
+/// No policy has it: a plan is given to the loop by whoever opens a session so.
+bool is_planned(SessionOptions const& options) {
+    return options.policy == name_of(ChooserKind::planned);
+}
+
 LoopOptions loop_options_of(
     SessionOptions const& options, Device const& device, Tier const* host, Tier const* nvme
 ) {
     LoopOptions loop;
     loop.executor = {
-        .chooser = chooser_of(options),
+        .chooser = is_planned(options) ? ChooserKind::planned : chooser_of(options),
         .device_bytes = device.limit_bytes(),
         .host_bytes = capacity_of(host),
         .nvme_bytes = capacity_of(nvme)};
@@ -65,7 +70,7 @@ std::shared_ptr<TorchSession> open_session(SessionOptions const& options) {
             throw BadOption(name, std::string(name) + " is negative: " + std::to_string(bytes));
         }
     }
-    if (options.policy == name_of(ChooserKind::planned)) {
+    if (is_planned(options)) {
         throw BadOption("policy", "'planned' is no policy; known are online, qpo and keep_all");
     }
     std::optional<CodecTable> const codecs = codecs_of(options);  // refused before all is opened
@@ -92,7 +97,8 @@ std::shared_ptr<TorchSession> open_session_on(
     // Looks for Python here: where there is none, the C library keeps an error for the thread that
     // looked, and threads of devices never end.
     (void)holds_python_lock();
-    std::optional<CodecTable> const codecs = codecs_of(options);
+    std::optional<CodecTable> const codecs =
+        is_planned(options) ? std::nullopt : codecs_of(options);
     LoopOptions loop = loop_options_of(options, *device.device, host.get(), nvme.get());
     if (codecs) {
         check_codecs(options, *codecs, device);

@@ -18,7 +18,8 @@ namespace spillway {
 /// Throws  BadOption
 [[nodiscard]] std::shared_ptr<TorchSession> open_session(SessionOptions const& options);
 
-/// The same on a device and tiers of the caller's; tiers may be null.
+/// The same on a device and tiers of the caller's; tiers may be null. The policy may also be
+/// "planned": what the caller gives to Loop::plan.
 [[nodiscard]] std::shared_ptr<TorchSession> open_session_on(
     SessionOptions const& options,
     SessionDevice device,
