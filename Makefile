@@ -48,6 +48,7 @@ packages:
 
 .PHONY: setup
 setup: packages ## Install what is missing: Debian packages, torch into .venv
+	@tools/setup.sh tools >/dev/null
 	@tools/setup.sh torch $(TORCH) >/dev/null
 	@tools/setup.sh tests $(TORCH)
 
@@ -115,6 +116,7 @@ tsan: packages ## The core's tests under ThreadSanitizer
 
 .PHONY: check
 check: packages ## Format, layers, sizes, lints, types, the tools' own tests, each header alone
+	@tools/setup.sh tools >/dev/null
 	@python3 tools/check.py
 .PHONY: check-fast
 check-fast: ## What the git hook runs: format, layers, sizes, lints, types

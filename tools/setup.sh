@@ -9,6 +9,7 @@
 #   tools/setup.sh preflight GROUP...  prints one line and exits 2 if `packages` would have to give up
 #   tools/setup.sh torch [VERSION]     prints the Python to build against; installs torch if needed
 #   tools/setup.sh tests [VERSION]     installs what the Python tests use beside that torch
+#   tools/setup.sh tools               installs what tools/ uses from PyPI, and prints the folder of its modules
 #
 # torch: SPILLWAY_PYTHON, then an active virtual environment, where their torch is supported (and is
 # VERSION, if one is given); else the virtual environment .venv/torch-VERSION, made here.
@@ -141,7 +142,24 @@ tests() {
     touch "$stamp"
 }
 
+# What tools/ uses, into an environment of its own, beside no torch.
+tools() {
+    local venv=.venv/tools wanted stamp
+    wanted=$(cksum <tools/requirements.txt | cut -d' ' -f1)
+    stamp=$venv/.spillway-$wanted
+    mkdir -p .venv
+    exec 8>.venv/.lock
+    flock 8
+    if [[ ! -e $stamp ]]; then
+        [[ -x $venv/bin/python ]] || python3 -m venv "$venv" >&2
+        "$venv/bin/python" -m pip install --disable-pip-version-check -q -r tools/requirements.txt >&2 ||
+            die "what tools/requirements.txt names could not be installed into $venv"
+        touch "$stamp"
+    fi
+    "$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+}
+
 case ${1:-} in
-    packages | missing | preflight | torch | tests) "$@" ;;
-    *) die "usage: tools/setup.sh packages|missing|preflight GROUP... | torch|tests [VERSION]" ;;
+    packages | missing | preflight | torch | tests | tools) "$@" ;;
+    *) die "usage: tools/setup.sh packages|missing|preflight GROUP... | torch|tests [VERSION] | tools" ;;
 esac
