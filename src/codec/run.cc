@@ -3,6 +3,7 @@
 
 #include "codec/run.h"
 
+#include "base/hash.h"
 #include "codec/block.h"
 #include "codec/layout.h"
 #include "codec/lossless.h"
@@ -67,7 +68,7 @@ std::uint32_t first_other(Element element, std::span<std::byte const> raw) {
 }
 
 std::uint64_t sum_of(std::span<std::byte const> bytes) {
-    Sum sum;
+    Hash sum;
     sum.add(bytes);
     return sum.value();
 }
@@ -79,7 +80,7 @@ std::int64_t encode_elements(
     std::span<std::byte const> raw,
     std::byte* ends,
     std::span<std::byte> codes,
-    Sum& sum
+    Hash& sum
 ) {
     Strides const stride(job);
     std::int64_t const count = std::ssize(raw) / job.element_bytes();
@@ -127,7 +128,7 @@ void decode_elements(
     std::byte const* ends,
     std::span<std::byte const> codes,
     std::span<std::byte> raw,
-    Sum& sum
+    Hash& sum
 ) {
     Strides const stride(job);
     std::int64_t const count = std::ssize(raw) / job.element_bytes();
@@ -212,7 +213,7 @@ std::int64_t encode_parts(
         job.other = first_other(encoding.element, raw);
         std::memcpy(parts.ends.data(), &job.other, sizeof job.other);
     }
-    Sum sum;
+    Hash sum;
     std::int64_t const bad =
         encode_elements(kernels, job, raw, parts.ends.data(), parts.codes, sum);
     header.codes_sum = sum.value();
@@ -236,7 +237,7 @@ bool decode_parts(
         if (encoding.codec.kind == CodecKind::mask) {
             std::memcpy(&job.other, parts.ends.data(), sizeof job.other);
         }
-        Sum sum;
+        Hash sum;
         decode_elements(kernels, job, parts.ends.data(), parts.codes, raw, sum);
         return sum.value() == header.codes_sum;
     }
