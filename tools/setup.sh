@@ -5,7 +5,6 @@
 # Set-up, idempotent and quick when there is nothing to do:
 #
 #   tools/setup.sh packages GROUP...   installs what is missing of these groups of packages.txt
-#   tools/setup.sh missing GROUP...    prints what is missing of them, where dpkg can tell
 #   tools/setup.sh preflight GROUP...  prints one line and exits 2 if `packages` would have to give up
 #   tools/setup.sh torch [VERSION]     prints the Python to build against; installs torch if needed
 #   tools/setup.sh tests [VERSION]     installs what the Python tests use beside that torch
@@ -24,7 +23,6 @@ die() { say "$*"; exit 2; }
 
 missing_packages() {  # GROUP...: the missing packages, on one line
     local group package probe missing=() groups=" $* "
-    [[ $groups == *" build "* ]] && groups+="library "
     while read -r group package probe; do
         [[ $group == \#* || -z $group || $groups != *" $group "* ]] && continue
         [[ -n $probe ]] && eval "$probe" >/dev/null 2>&1 && continue
@@ -32,10 +30,6 @@ missing_packages() {  # GROUP...: the missing packages, on one line
         missing+=("$package")
     done <tools/packages.txt
     printf '%s' "${missing[*]:-}"
-}
-
-missing() {
-    command -v dpkg-query >/dev/null && missing_packages "$@"
 }
 
 root_command() {  # prints the prefix that makes a command run as root; fails if there is none
@@ -160,6 +154,6 @@ tools() {
 }
 
 case ${1:-} in
-    packages | missing | preflight | torch | tests | tools) "$@" ;;
-    *) die "usage: tools/setup.sh packages|missing|preflight GROUP... | torch|tests [VERSION] | tools" ;;
+    packages | preflight | torch | tests | tools) "$@" ;;
+    *) die "usage: tools/setup.sh packages|preflight GROUP... | torch|tests [VERSION] | tools" ;;
 esac
