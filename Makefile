@@ -57,6 +57,10 @@ build: packages ## Build everything as users run it; leaves build/bin/spillway a
 	@tools/build.sh torch $(torch_option)
 	@ln -sfn $(notdir $(torch_folder))/bin build/bin && ln -sfn $(notdir $(torch_folder))/lib build/lib
 
+.PHONY: wheel
+wheel: build ## The wheel that a release would upload, its libraries inside, in build/wheel
+	@tools/wheel.sh $(torch_folder)
+
 .PHONY: demo
 demo: build ## Train under a third of the memory that plain training takes; one table, ./demo.json
 	@python3 tools/demo.py --build $(torch_folder)
