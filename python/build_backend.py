@@ -120,7 +120,9 @@ def build_wheel(folder: str, config_settings: Config = None, metadata: str | Non
             bring(name, source)
     headers = importlib.util.find_spec("nlohmann_json")
     if headers is not None and headers.submodule_search_locations:
-        settings["cmake.define.SPILLWAY_json_INCLUDE"] = headers.submodule_search_locations[0] + "/include"
+        kept = SOURCES / "json"  # pip's own folder has another name each time, and ninja would start afresh
+        shutil.copytree(pathlib.Path(headers.submodule_search_locations[0]) / "include", kept, dirs_exist_ok=True)
+        settings["cmake.define.SPILLWAY_json_INCLUDE"] = str(kept)
     return build.build_wheel(folder, settings, metadata)
 
 
