@@ -26,7 +26,9 @@ class Function(NamedTuple):
 @functools.cache
 def lizard() -> Any:
     """The library that finds functions, from the environment that set-up makes for tools/."""
-    done = subprocess.run([sources.ROOT / "tools/setup.sh", "tools"], capture_output=True, text=True, check=True)
+    done = subprocess.run([sources.ROOT / "tools/setup.sh", "tools"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"lizard is missing: {done.stderr.strip()}")
     sys.path.append(done.stdout.strip())
     import lizard as found  # pylint: disable=import-outside-toplevel
     return found
