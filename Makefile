@@ -48,6 +48,7 @@ packages:
 
 .PHONY: setup
 setup: packages ## Install what is missing: Debian packages, torch into .venv
+	@tools/setup.sh tools >/dev/null
 	@tools/setup.sh torch $(TORCH) >/dev/null
 	@tools/setup.sh tests $(TORCH)
 
@@ -55,6 +56,10 @@ setup: packages ## Install what is missing: Debian packages, torch into .venv
 build: packages ## Build everything as users run it; leaves build/bin/spillway and build/lib
 	@tools/build.sh torch $(torch_option)
 	@ln -sfn $(notdir $(torch_folder))/bin build/bin && ln -sfn $(notdir $(torch_folder))/lib build/lib
+
+.PHONY: wheel
+wheel: build ## The wheel that a release would upload, its libraries inside, in build/wheel
+	@tools/wheel.sh $(torch_folder)
 
 .PHONY: demo
 demo: build ## Train under a third of the memory that plain training takes; one table, ./demo.json
@@ -115,6 +120,7 @@ tsan: packages ## The core's tests under ThreadSanitizer
 
 .PHONY: check
 check: packages ## Format, layers, sizes, lints, types, the tools' own tests, each header alone
+	@tools/setup.sh tools >/dev/null
 	@python3 tools/check.py
 .PHONY: check-fast
 check-fast: ## What the git hook runs: format, layers, sizes, lints, types

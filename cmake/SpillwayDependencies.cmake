@@ -1,40 +1,134 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# External libraries, each as one interface target dep_<name>; a folder names them after LIBS.
-# All are Debian packages (tools/packages.txt).
+# External libraries, each as one interface target dep_<name>; a folder names them after LIBS. All are
+# Debian packages (tools/packages.txt). pip's build does without those that are not installed: the
+# headers of fmt are torch's, the sources of xxhash and zstd and the headers of nlohmann-json are PyPI's
+# (python/build_backend.py), and the others are left out, with a line that says what that costs.
+#
+#   SPILLWAY_SYSTEM_LIBRARIES  OFF: as if none were installed
+#   SPILLWAY_SOURCES           a folder with the sources of `xxhash` and `zstd`, for what is not installed
+#   SPILLWAY_HAS_<name>        whether the library is there, for `uring` and `hwy`
+option(SPILLWAY_SYSTEM_LIBRARIES "Use the libraries that are installed" ON)
+set(SPILLWAY_SOURCES "" CACHE PATH "Sources of libraries that are not installed")
 
 function(spillway_dep name)
   add_library(dep_${name} INTERFACE)
   target_link_libraries(dep_${name} INTERFACE ${ARGN})
 endfunction()
 
-# A C library without a CMake package of its own.
-function(spillway_dep_plain name header library package)
+# A C library without a CMake package of its own; SPILLWAY_HAS_<name> says whether it is installed.
+function(spillway_find_plain name header library)
+  set(SPILLWAY_HAS_${name} FALSE PARENT_SCOPE)
+  if(NOT SPILLWAY_SYSTEM_LIBRARIES)
+    return()
+  endif()
   find_path(SPILLWAY_${name}_INCLUDE ${header})
   find_library(SPILLWAY_${name}_LIBRARY ${library})
   mark_as_advanced(SPILLWAY_${name}_INCLUDE SPILLWAY_${name}_LIBRARY)
-  if(NOT SPILLWAY_${name}_INCLUDE OR NOT SPILLWAY_${name}_LIBRARY)
-    message(FATAL_ERROR "lib${library} is missing; on Debian: apt-get install ${package}")
+  if(SPILLWAY_${name}_INCLUDE AND SPILLWAY_${name}_LIBRARY)
+    spillway_dep(${name} ${SPILLWAY_${name}_LIBRARY})
+    target_include_directories(dep_${name} SYSTEM INTERFACE ${SPILLWAY_${name}_INCLUDE})
+    set(SPILLWAY_HAS_${name} TRUE PARENT_SCOPE)
   endif()
-  spillway_dep(${name} ${SPILLWAY_${name}_LIBRARY})
-  target_include_directories(dep_${name} SYSTEM INTERFACE ${SPILLWAY_${name}_INCLUDE})
+endfunction()
+
+function(spillway_missing library package)
+  message(FATAL_ERROR "${library} is missing; on Debian: apt-get install ${package}")
+endfunction()
+
+# Leaves out a library that is not installed, but where tests are built: they test all of it.
+function(spillway_leave_out name library package cost)
+  if(SPILLWAY_TESTS)
+    spillway_missing(${library} ${package})
+  endif()
+  message(STATUS "spillway: built without ${library}: ${cost}; on Debian: apt-get install ${package}")
+  spillway_dep(${name})
+endfunction()
+
+# A library from these files of SPILLWAY_SOURCES/<name>. It exports no name: a process may hold another
+# copy.
+function(spillway_from_source name library package)
+  list(TRANSFORM ARGN PREPEND ${SPILLWAY_SOURCES}/${name}/ OUTPUT_VARIABLE files)
+  list(GET files 0 first)
+  if(NOT SPILLWAY_SOURCES OR NOT EXISTS ${first})
+    spillway_missing(${library} ${package})
+  endif()
+  add_library(spillway_${name} STATIC ${files})
+  target_include_directories(spillway_${name} SYSTEM PUBLIC ${SPILLWAY_SOURCES}/${name})
+  target_compile_options(spillway_${name} PRIVATE -w -O2 -g0)
+  spillway_dep(${name} spillway_${name})
+  target_link_options(dep_${name} INTERFACE -Wl,--exclude-libs,libspillway_${name}.a)
 endfunction()
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
-find_package(fmt REQUIRED)
-find_package(nlohmann_json REQUIRED)
-find_package(CLI11 REQUIRED)
 spillway_dep(threads Threads::Threads)
 spillway_dep(dl ${CMAKE_DL_LIBS})
-spillway_dep(fmt fmt::fmt)
-spillway_dep(json nlohmann_json::nlohmann_json)
-spillway_dep(cli11 CLI11::CLI11)
-spillway_dep_plain(uring liburing.h uring liburing-dev)
-spillway_dep_plain(xxhash xxhash.h xxhash libxxhash-dev)
-spillway_dep_plain(hwy hwy/highway.h hwy libhwy-dev)
-spillway_dep_plain(zstd zstd.h zstd libzstd-dev)
+
+if(NOT SPILLWAY_SYSTEM_LIBRARIES)
+  foreach(package IN ITEMS fmt nlohmann_json CLI11)
+    set(CMAKE_DISABLE_FIND_PACKAGE_${package} ON)
+  endforeach()
+endif()
+find_package(fmt QUIET)
+if(fmt_FOUND)
+  spillway_dep(fmt fmt::fmt)
+elseif(EXISTS "${TorchLite_ROOT}/include/fmt/format.h")
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/from_torch)  # of torch's headers these alone
+  file(CREATE_LINK ${TorchLite_ROOT}/include/fmt ${CMAKE_BINARY_DIR}/from_torch/fmt SYMBOLIC)
+  spillway_dep(fmt)
+  target_include_directories(dep_fmt SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/from_torch)
+  target_compile_definitions(dep_fmt INTERFACE FMT_HEADER_ONLY=1)
+else()
+  spillway_missing(libfmt libfmt-dev)
+endif()
+
+find_package(nlohmann_json QUIET)
+find_path(SPILLWAY_json_INCLUDE nlohmann/json.hpp)
+mark_as_advanced(SPILLWAY_json_INCLUDE)
+if(nlohmann_json_FOUND)
+  spillway_dep(json nlohmann_json::nlohmann_json)
+elseif(SPILLWAY_json_INCLUDE)
+  spillway_dep(json)
+  target_include_directories(dep_json SYSTEM INTERFACE ${SPILLWAY_json_INCLUDE})
+else()
+  spillway_missing(nlohmann-json nlohmann-json3-dev)
+endif()
+
+spillway_find_plain(xxhash xxhash.h xxhash)
+if(NOT SPILLWAY_HAS_xxhash)
+  set(dispatch)
+  if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+    set(dispatch xxh_x86dispatch.c)
+  endif()
+  enable_language(C)
+  spillway_from_source(xxhash libxxhash libxxhash-dev xxhash.c ${dispatch})
+endif()
+spillway_find_plain(zstd zstd.h zstd)
+if(NOT SPILLWAY_HAS_zstd)
+  enable_language(C)
+  spillway_from_source(zstd libzstd libzstd-dev zstd.c)
+endif()
+spillway_find_plain(uring liburing.h uring)
+if(NOT SPILLWAY_HAS_uring)
+  spillway_leave_out(uring liburing liburing-dev "threads with pread and pwrite serve NVMe")
+endif()
+spillway_find_plain(hwy hwy/highway.h hwy)
+if(NOT SPILLWAY_HAS_hwy)
+  spillway_leave_out(hwy libhwy libhwy-dev "codecs encode and decode several times slower, to the same bits")
+endif()
+
+option(SPILLWAY_PROGRAM "Build the program spillway, and libspillway_train.so, which it loads" ON)
+if(SPILLWAY_PROGRAM)
+  find_package(CLI11 QUIET)
+  if(CLI11_FOUND)
+    spillway_dep(cli11 CLI11::CLI11)
+  else()
+    spillway_leave_out(cli11 CLI11 libcli11-dev "the package has no program `spillway`")
+    set(SPILLWAY_PROGRAM OFF)
+  endif()
+endif()
 if(SPILLWAY_TESTS)
   find_package(GTest REQUIRED)
   spillway_dep(gtest GTest::gtest_main)

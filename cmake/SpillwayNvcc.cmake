@@ -8,9 +8,9 @@
 #   spillway_add_kernels(target a.cu)     adds the objects of these files to `target`; no product is
 #                                         fused with a sum: bits are those of the host
 
-# The GPUs that get code; newer ones compile the PTX of the last at their first launch. Under a
-# sanitizer, where no kernel is launched, one of them is enough.
-set(SPILLWAY_CUDA_ARCHITECTURES 80 86 90)
+# Under a sanitizer, where no kernel is launched, one of them is enough.
+set(SPILLWAY_CUDA_ARCHITECTURES 80 86 90 CACHE STRING
+  "The GPUs that get code; newer ones compile the PTX of the last at their first launch")
 if(SPILLWAY_SANITIZE)
   set(SPILLWAY_CUDA_ARCHITECTURES 90)
 endif()

@@ -3,59 +3,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks file and function lengths against the budgets, and prints the longest."""
 
+import functools
 import re
 import statistics
+import subprocess
 import sys
+from typing import Any, NamedTuple
 
 import sources
 
 FILE_MAX, FILE_P90, FUNCTION_MAX, CASE_P90 = 800, 400, 70, 40
 FILE_MEDIAN, FUNCTION_MEDIAN, FUNCTION_P90 = 150, 6, 25  # aims: printed, not enforced
 
-_SCOPE = re.compile(r"\b(namespace|class|struct|union|enum|extern)\b")
-_BREAK = re.compile(r"[{};]")
-_NAME = re.compile(r"([~\w:]+|operator\W+)\s*\(")
+
+class Function(NamedTuple):
+    where: str
+    name: str
+    lines: int
+    is_case: bool
 
 
-class Function:
-    def __init__(self, path: str, line: int, lines: int, head: str) -> None:
-        self.where, self.lines = f"{path}:{line}", lines
-        self.is_case = re.match(r"(TYPED_)?TEST(_[FP])?\b", head) is not None
-        named = re.search(r"\((.*)\)", head) if self.is_case else _NAME.search(head)
-        self.name = named.group(1) if named else head[:40]
+@functools.cache
+def lizard() -> Any:
+    """The library that finds functions, from the environment that set-up makes for tools/."""
+    done = subprocess.run([sources.ROOT / "tools/setup.sh", "tools"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"lizard is missing: {done.stderr.strip()}")
+    sys.path.append(done.stdout.strip())
+    import lizard as found  # pylint: disable=import-outside-toplevel
+    return found
 
 
 def functions(path: str, text: str) -> list[Function]:
-    """Outermost braces that follow a parameter list, outside of any other function."""
-    code = re.sub(r"^\s*#.*$", "", sources.code_only(text), flags=re.MULTILINE)
-    code = re.sub(r"\b(public|private|protected):", lambda m: ";" * len(m.group()), code)
-    found: list[Function] = []
-    stack: list[tuple[str, int, str]] = []  # (kind, offset of the head, head)
-    start, carried = 0, ""
-    for mark in _BREAK.finditer(code):
-        at, char = mark.start(), mark.group()
-        head = code[start:at].strip()
-        offset = at - len(code[start:at].lstrip()) if head else at
-        inside = any(kind == "function" for kind, _, _ in stack)
-        if char == "{":
-            if carried:  # a constructor's initializers go on, or its body follows them
-                stack.append(("function", carried_offset, carried))
-            elif not inside and "(" in head and not head.startswith("enum"):
-                stack.append(("function", offset, head))
-            else:
-                stack.append(("scope" if _SCOPE.search(head) else "other", offset, head))
-            carried = ""
-        elif char == "}" and stack:
-            kind, head_at, text_of_head = stack.pop()
-            if kind == "function":
-                if re.match(r"\s*[,{]", code[at + 1:at + 200]):
-                    carried, carried_offset = text_of_head, head_at
-                else:
-                    line = code.count("\n", 0, head_at) + 1
-                    found.append(Function(path, line, code.count("\n", head_at, at) + 1, text_of_head))
-        else:
-            carried = ""
-        start = at + 1
+    """Outermost functions; the body of a lambda is its function's."""
+    name = path if path.endswith((".h", ".cc")) else f"{path}.cc"  # CUDA is C++ to it
+    found = []
+    for one in lizard().analyze_file.analyze_source_code(name, text).function_list:
+        is_case = re.match(r"(TYPED_)?TEST(_[FP])?\b", one.name) is not None
+        shown = one.long_name.partition("(")[2].strip(" )") if is_case else one.name
+        found.append(Function(f"{path}:{one.start_line}", shown, one.end_line - one.start_line + 1, is_case))
     return found
 
 

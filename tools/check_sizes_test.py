@@ -42,7 +42,7 @@ TEST(suite, case_name) {
 class CheckSizes(unittest.TestCase):
     def test_functions_are_found_with_their_lines(self) -> None:
         found = [(f.where, f.lines, f.is_case) for f in check_sizes.functions("p", SOURCE)]
-        self.assertEqual(found, [("p:6", 6, False), ("p:12", 1, False), ("p:18", 9, False),
+        self.assertEqual(found, [("p:6", 6, False), ("p:12", 1, False), ("p:19", 8, False),
                                  ("p:30", 3, True)])
 
     def test_long_function_and_long_file_are_faults(self) -> None:

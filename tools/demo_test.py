@@ -27,7 +27,7 @@ def spillway(**changes: object) -> Run:
 
 def shown(**changes: object) -> demo.Demo:
     fields = {"cap_bytes": CAP, "steps": 6, "count": run("count", allocator_peak_bytes=PEAK),
-              "plain": [run("plain")], "spillway": [spillway()],
+              "plain": [run("plain"), run("plain")], "spillway": [spillway()],
               "capped": run("plain_capped", ok=False, error=REFUSAL, losses=[], step_seconds=[])}
     return demo.Demo(**{**fields, **changes})
 
@@ -67,6 +67,19 @@ class Broken(unittest.TestCase):
     def test_too_slow(self) -> None:
         self.assert_broken("step ratio", spillway=[spillway(step_seconds=[1.0, 1.11, 1.11])])
 
+    def test_no_time_is_judged_on_an_unsteady_machine(self) -> None:
+        slow = spillway(step_seconds=[1.0, 1.9, 1.9])
+        noisy = shown(plain=[run("plain"), run("plain", step_seconds=[9.0, 1.03, 1.03])], spillway=[slow])
+        self.assertEqual(demo.broken(noisy), [])
+        self.assertEqual(demo.unsteady(noisy),
+                         "plain's runs differ by 3%; times are judged where two of them differ by at most 2%")
+        self.assertTrue(demo.broken(shown(plain=noisy.plain, spillway=[spillway(losses=LOSSES[1:])])))
+        self.assert_broken("step ratio", spillway=[slow])
+
+    def test_one_plain_run_says_nothing_of_the_machine(self) -> None:
+        self.assertIn("plain ran once", demo.unsteady(shown(plain=[run("plain")])))
+        self.assertEqual(demo.unsteady(shown()), "")
+
     def test_cap_above_a_third(self) -> None:
         self.assert_broken("a third", count=run("count", allocator_peak_bytes=3 * CAP - 1))
 
@@ -91,7 +104,7 @@ class Broken(unittest.TestCase):
 class Told(unittest.TestCase):
     def test_json_has_the_promised_keys(self) -> None:
         told = json.loads(json.dumps(demo.as_json(shown())))
-        self.assertEqual(list(told), ["cap_bytes", "baseline_rss_bytes", "runs"])
+        self.assertEqual(list(told), ["cap_bytes", "baseline_rss_bytes", "steady", "runs"])
         self.assertEqual([run["name"] for run in told["runs"]], ["plain", "plain_capped", "spillway"])
         for one in told["runs"]:
             self.assertEqual(list(one), ["name", "ok", "error", "losses", "allocator_peak_bytes",

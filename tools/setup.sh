@@ -5,11 +5,11 @@
 # Set-up, idempotent and quick when there is nothing to do:
 #
 #   tools/setup.sh packages GROUP...   installs what is missing of these groups of packages.txt
-#   tools/setup.sh missing GROUP...    prints what is missing of them, where dpkg can tell
 #   tools/setup.sh preflight GROUP...  prints one line and exits 2 if `packages` would have to give up
 #   tools/setup.sh docs                prints the Python that builds the documentation; installs it if needed
 #   tools/setup.sh torch [VERSION]     prints the Python to build against; installs torch if needed
 #   tools/setup.sh tests [VERSION]     installs what the Python tests use beside that torch
+#   tools/setup.sh tools               installs what tools/ uses from PyPI, and prints the folder of its modules
 #
 # torch: SPILLWAY_PYTHON, then an active virtual environment, where their torch is supported (and is
 # VERSION, if one is given); else the virtual environment .venv/torch-VERSION, made here.
@@ -24,7 +24,6 @@ die() { say "$*"; exit 2; }
 
 missing_packages() {  # GROUP...: the missing packages, on one line
     local group package probe missing=() groups=" $* "
-    [[ $groups == *" build "* ]] && groups+="library "
     while read -r group package probe; do
         [[ $group == \#* || -z $group || $groups != *" $group "* ]] && continue
         [[ -n $probe ]] && eval "$probe" >/dev/null 2>&1 && continue
@@ -32,10 +31,6 @@ missing_packages() {  # GROUP...: the missing packages, on one line
         missing+=("$package")
     done <tools/packages.txt
     printf '%s' "${missing[*]:-}"
-}
-
-missing() {
-    command -v dpkg-query >/dev/null && missing_packages "$@"
 }
 
 root_command() {  # prints the prefix that makes a command run as root; fails if there is none
@@ -162,7 +157,24 @@ tests() {
     touch "$stamp"
 }
 
+# What tools/ uses, into an environment of its own, beside no torch.
+tools() {
+    local venv=.venv/tools wanted stamp
+    wanted=$(cksum <tools/requirements.txt | cut -d' ' -f1)
+    stamp=$venv/.spillway-$wanted
+    mkdir -p .venv
+    exec 8>.venv/.lock
+    flock 8
+    if [[ ! -e $stamp ]]; then
+        [[ -x $venv/bin/python ]] || python3 -m venv "$venv" >&2
+        "$venv/bin/python" -m pip install --disable-pip-version-check -q -r tools/requirements.txt >&2 ||
+            die "what tools/requirements.txt names could not be installed into $venv"
+        touch "$stamp"
+    fi
+    "$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+}
+
 case ${1:-} in
-    packages | missing | preflight | torch | tests | docs) "$@" ;;
-    *) die "usage: tools/setup.sh packages|missing|preflight GROUP... | torch|tests [VERSION] | docs" ;;
+    packages | preflight | torch | tests | docs | tools) "$@" ;;
+    *) die "usage: tools/setup.sh packages|preflight GROUP... | torch|tests [VERSION] | docs | tools" ;;
 esac

@@ -22,6 +22,10 @@ def _environment() -> dict[str, str]:
 
 def main() -> NoReturn:
     program = FOLDER / "bin" / "spillway"
+    if not program.exists():
+        print("spillway: this package was built without the program; on Debian: apt-get install libcli11-dev, "
+              "then install the package again", file=sys.stderr)
+        sys.exit(2)
     try:
         os.execve(program, ["spillway", *sys.argv[1:]], _environment())
     except OSError as error:

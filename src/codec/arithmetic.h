@@ -6,6 +6,8 @@
 // same bits. The folder compiles with -ffp-contract=off for the host's part of that.
 #pragma once
 
+#include "base/random.h"
+
 #include <cstdint>
 #include <cstring>
 
@@ -242,13 +244,10 @@ struct Key {
     std::uint32_t second = 0;
 };
 
-/// Source  the finalizer of SplitMix64 (Steele et al., OOPSLA 2014)
 SPILLWAY_ANYWHERE Key key_of(std::uint64_t seed, std::int64_t chunk) {
-    std::uint64_t mixed = seed + (static_cast<std::uint64_t>(chunk) + 1) * 0x9e3779b97f4a7c15U;
-    mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9U;
-    mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebU;
-    mixed ^= mixed >> 31;
-    return {static_cast<std::uint32_t>(mixed), static_cast<std::uint32_t>(mixed >> 32)};
+    std::uint64_t const bits =
+        mixed(seed + static_cast<std::uint64_t>(chunk) * 0x9e3779b97f4a7c15U);
+    return {static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32)};
 }
 
 /// 32 random bits. Two multiplications, after Wellons' search for such constants (lowbias32), with

@@ -6,7 +6,6 @@
 #include "codec/layout.h"
 
 #include <fmt/format.h>
-#define XXH_STATIC_LINKING_ONLY  // the size of its state
 #include <xxhash.h>
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
 #include <xxh_x86dispatch.h>  // the widest vectors that this machine has
@@ -66,23 +65,6 @@ std::uint64_t sum_of(std::span<std::byte const> bytes) {
 }
 
 }  // namespace
-
-static_assert(sizeof(XXH3_state_t) == 576 && alignof(XXH3_state_t) <= 64);
-
-Sum::Sum() {
-    auto* const state = new (state_) XXH3_state_t;
-    XXH3_64bits_reset(state);
-}
-
-void Sum::add(std::span<std::byte const> bytes) {
-    XXH3_64bits_update(
-        std::launder(reinterpret_cast<XXH3_state_t*>(state_)), bytes.data(), bytes.size()
-    );
-}
-
-std::uint64_t Sum::value() const {
-    return XXH3_64bits_digest(std::launder(reinterpret_cast<XXH3_state_t const*>(state_)));
-}
 
 void write_header(Encoding const& encoding, BlockHeader const& header, std::span<std::byte> coded) {
     Image const image = image_of(encoding, header);

@@ -8,17 +8,6 @@
 
 namespace spillway {
 
-/// XXH3-64 of bytes that are given piece by piece, each while it is still in the cache.
-class Sum {
-  public:
-    Sum();
-    void add(std::span<std::byte const> bytes);
-    [[nodiscard]] std::uint64_t value() const;
-
-  private:
-    alignas(64) std::byte state_[576];  // XXH3_state_t
-};
-
 struct BlockHeader {
     std::int64_t codes_bytes = 0;
     std::uint64_t ends_sum = 0;

@@ -4,6 +4,7 @@
 // What codecs refuse: elements that they cannot give back, sizes that are none, blocks that are not
 // what was encoded.
 
+#include "base/hash.h"
 #include "codec/block.h"
 #include "codec/codec.h"
 #include "codec/codec_cases.h"
@@ -186,9 +187,9 @@ TEST(Refused, random_bytes_under_right_checksums_stay_inside_their_spans) {
             Layout const layout = layout_of(encoding);
             std::span<std::byte const> const all(coded);
             auto const codes_at = static_cast<std::size_t>(layout.codes_offset());
-            Sum ranges;
+            Hash ranges;
             ranges.add(all.subspan(64, static_cast<std::size_t>(layout.range_bytes)));
-            Sum codes;
+            Hash codes;
             codes.add(all.subspan(codes_at));
             write_header(encoding, {layout.codes_bytes, ranges.value(), codes.value()}, coded);
             Buffer raw(static_cast<std::size_t>(encoding.raw_bytes()));

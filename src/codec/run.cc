@@ -3,6 +3,7 @@
 
 #include "codec/run.h"
 
+#include "base/hash.h"
 #include "codec/block.h"
 #include "codec/layout.h"
 #include "codec/lossless.h"
@@ -70,7 +71,7 @@ std::uint32_t first_other(Dtype dtype, std::span<std::byte const> raw) {
 }
 
 std::uint64_t sum_of(std::span<std::byte const> bytes) {
-    Sum sum;
+    Hash sum;
     sum.add(bytes);
     return sum.value();
 }
@@ -82,7 +83,7 @@ std::int64_t encode_elements(
     std::span<std::byte const> raw,
     std::byte* ranges,
     std::span<std::byte> codes,
-    Sum& sum
+    Hash& sum
 ) {
     Strides const stride(job);
     std::int64_t const count = std::ssize(raw) / job.element_bytes();
@@ -130,7 +131,7 @@ void decode_elements(
     std::byte const* ranges,
     std::span<std::byte const> codes,
     std::span<std::byte> raw,
-    Sum& sum
+    Hash& sum
 ) {
     Strides const stride(job);
     std::int64_t const count = std::ssize(raw) / job.element_bytes();
@@ -215,7 +216,7 @@ std::int64_t encode_parts(
         job.other = first_other(encoding.dtype, raw);
         std::memcpy(parts.ranges.data(), &job.other, sizeof job.other);
     }
-    Sum sum;
+    Hash sum;
     std::int64_t const bad =
         encode_elements(kernels, job, raw, parts.ranges.data(), parts.codes, sum);
     header.codes_sum = sum.value();
@@ -239,7 +240,7 @@ bool decode_parts(
         if (encoding.codec.kind == CodecKind::mask) {
             std::memcpy(&job.other, parts.ranges.data(), sizeof job.other);
         }
-        Sum sum;
+        Hash sum;
         decode_elements(kernels, job, parts.ranges.data(), parts.codes, raw, sum);
         return sum.value() == header.codes_sum;
     }

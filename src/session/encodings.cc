@@ -3,6 +3,8 @@
 
 #include "session/encodings.h"
 
+#include "base/random.h"
+
 #include <utility>
 
 namespace spillway {
@@ -10,14 +12,8 @@ namespace spillway {
 namespace {
 
 std::uint64_t mixed_of(std::uint64_t seed, std::int64_t step, std::int64_t in_step) {
-    std::uint64_t mixed = seed;
-    for (std::int64_t const part : {step, in_step}) {
-        mixed += 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(part);
-        mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9U;
-        mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebU;
-        mixed ^= mixed >> 31;
-    }
-    return mixed;
+    std::uint64_t const of_step = mixed(seed + static_cast<std::uint64_t>(step));
+    return mixed(of_step + static_cast<std::uint64_t>(in_step));
 }
 
 std::int64_t away_bytes(SavedAs const& as) {

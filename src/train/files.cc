@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -46,39 +45,18 @@ void write_fully(int file, std::span<std::byte const> bytes, std::string const& 
 
 }  // namespace
 
-struct Hasher::State {
-    XXH3_state_t* xxh = XXH3_createState();
-    ~State() { XXH3_freeState(xxh); }
-};
-
-Hasher::Hasher() : state_(std::make_unique<State>()) {
-    if (state_->xxh == nullptr) {
-        throw std::bad_alloc();
-    }
-    XXH3_64bits_reset(state_->xxh);
-}
-
-Hasher::~Hasher() = default;
-
-void Hasher::add(std::span<std::byte const> bytes) {
-    XXH3_64bits_update(state_->xxh, bytes.data(), bytes.size());
-}
-
-std::string Hasher::text() const {
+std::string text_of(Hash const& hash) {
     std::array<char, 17> digits{};
     std::snprintf(
-        digits.data(),
-        digits.size(),
-        "%016llx",
-        static_cast<unsigned long long>(XXH3_64bits_digest(state_->xxh))
+        digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(hash.value())
     );
     return digits.data();
 }
 
 std::string hash_of(std::string_view text) {
-    Hasher hasher;
-    hasher.add(bytes_of(text));
-    return hasher.text();
+    Hash hash;
+    hash.add(bytes_of(text));
+    return text_of(hash);
 }
 
 InputFile::InputFile(std::string path)
@@ -124,14 +102,14 @@ std::string InputFile::read_all() const {
 std::string InputFile::hash() const {
     constexpr std::int64_t kChunk = std::int64_t{1} << 20;
     std::vector<std::byte> chunk(static_cast<std::size_t>(std::min(kChunk, size_bytes_)));
-    Hasher hasher;
+    Hash hash;
     for (std::int64_t at = 0; at < size_bytes_; at += kChunk) {
         auto const part =
             std::span{chunk}.first(static_cast<std::size_t>(std::min(kChunk, size_bytes_ - at)));
         read(at, part);
-        hasher.add(part);
+        hash.add(part);
     }
-    return hasher.text();
+    return text_of(hash);
 }
 
 OutputFile::OutputFile(std::string path)
@@ -149,7 +127,7 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::write(std::span<std::byte const> bytes) {
-    hasher_.add(bytes);
+    hash_.add(bytes);
     write_fully(file_, bytes, path_);
 }
 
@@ -165,7 +143,7 @@ std::string OutputFile::finish() {
     if (::close(file) != 0) {
         fail(path_, "close");
     }
-    return hasher_.text();
+    return text_of(hash_);
 }
 
 bool exchange_folders(std::string const& fresh, std::string const& place) {

@@ -4,9 +4,10 @@
 // Files that must be whole or absent: read exactly, written beside, synced, renamed. Free of torch.
 #pragma once
 
+#include "spillway/hash.h"
+
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -19,22 +20,8 @@ struct FileError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// Folds bytes into one number, in any pieces (XXH3, 64 bits).
-class Hasher {
-  public:
-    Hasher();
-    ~Hasher();
-    Hasher(Hasher const&) = delete;
-    Hasher& operator=(Hasher const&) = delete;
-    void add(std::span<std::byte const> bytes);
-    /// 16 hexadecimal digits.
-    [[nodiscard]] std::string text() const;
-
-  private:
-    struct State;
-    std::unique_ptr<State> state_;
-};
-
+/// 16 hexadecimal digits.
+[[nodiscard]] std::string text_of(Hash const& hash);
 [[nodiscard]] std::string hash_of(std::string_view text);
 
 /// A file opened for reading, its size, and reads that end early only by failing.
@@ -78,7 +65,7 @@ class OutputFile {
   private:
     std::string path_;
     int file_ = -1;
-    Hasher hasher_;
+    Hash hash_;
 };
 
 /// Puts the folder `fresh` in the place of `place` in one step; what was there is at `fresh` after

@@ -4,26 +4,18 @@
 // Numbers that depend on their key alone, so that data order and dropout need no saved state.
 #pragma once
 
+#include "spillway/random.h"
+
 #include <cstdint>
 #include <initializer_list>
 
 namespace spillway::train {
 
-/// The finalizer of splitmix64: a bijection that looks random.
-///
-/// Source  Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014
-constexpr std::uint64_t mixed(std::uint64_t x) {
-    x += 0x9e3779b97f4a7c15U;
-    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-    return x ^ (x >> 31U);
-}
-
 /// One number for a key of several.
 constexpr std::uint64_t mixed(std::initializer_list<std::int64_t> key) {
     std::uint64_t state = 0;
     for (std::int64_t const part : key) {
-        state = mixed(state ^ static_cast<std::uint64_t>(part));
+        state = spillway::mixed(state ^ static_cast<std::uint64_t>(part));
     }
     return state;
 }
