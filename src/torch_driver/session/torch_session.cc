@@ -54,18 +54,6 @@ bool is_python_function() {
 }  // namespace
 
 std::shared_ptr<TorchSession> TorchSession::open(SessionOptions const& options) {
-    for (auto const& [name, bytes] :
-         {std::pair{"device_budget_bytes", options.device_budget_bytes},
-          std::pair{"nvme_rate_bytes_per_s", options.nvme_rate_bytes_per_s},
-          std::pair{"host_budget_bytes", options.host_budget_bytes},
-          std::pair{"nvme_budget_bytes", options.nvme_budget_bytes}}) {
-        if (bytes < 0) {
-            throw BadOption(name, std::string(name) + " is negative: " + std::to_string(bytes));
-        }
-    }
-    if (options.policy == name_of(ChooserKind::planned)) {
-        throw BadOption("policy", "'planned' is no policy; known are online, qpo and keep_all");
-    }
     std::optional<CodecTable> const codecs = codecs_of(options);  // refused before all is opened
     SessionDevice device = open_session_device(options);
     if (codecs) {
