@@ -53,8 +53,11 @@ enum class Markup : std::uint8_t { plain, markdown };
     Option const& option, std::string_view text, std::int64_t device_bytes, SessionOptions& options
 );
 
-/// Bounds, choices, and options that mean nothing without another.
+/// Bounds, choices, options that mean nothing without another, and files that cannot be written.
 [[nodiscard]] std::optional<OptionFault> check_options(SessionOptions const& options);
+
+/// Why no file can be written at `path` when its time comes; empty: nothing is against it now.
+[[nodiscard]] std::string why_not_written(std::string const& path);
 
 /// SessionOptions::codecs of pairs of a class and its codec, {"attention", "affine8:group=64"}.
 ///

@@ -10,11 +10,18 @@
 #include "trace/tensor_class.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
 
 namespace spillway {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -110,12 +117,18 @@ std::optional<OptionFault> check_choice(Option const& option, std::string const&
     return fault(option, why);
 }
 
+std::optional<OptionFault> check_file(Option const& option, std::string const& path) {
+    std::string why = why_not_written(path);
+    return why.empty() ? std::nullopt : std::optional(fault(option, std::move(why)));
+}
+
 std::optional<OptionFault> check_value(Option const& option, SessionOptions const& options) {
     if (auto const* const number = std::get_if<std::int64_t SessionOptions::*>(&option.member)) {
         return check_number(option, options.*(*number));
     }
     if (auto const* const text = std::get_if<std::string SessionOptions::*>(&option.member)) {
-        return check_choice(option, options.*(*text));
+        return option.type == OptionType::file ? check_file(option, options.*(*text))
+                                               : check_choice(option, options.*(*text));
     }
     return std::nullopt;
 }
@@ -198,6 +211,24 @@ std::optional<OptionFault> check_options(SessionOptions const& options) {
         }
     }
     return std::nullopt;
+}
+
+std::string why_not_written(std::string const& path) {
+    std::error_code failure;
+    fs::file_status const status = fs::status(path, failure);
+    if (fs::is_directory(status)) {
+        return "a folder";
+    }
+    if (fs::exists(status)) {
+        return ::access(path.c_str(), W_OK) == 0 ? "" : std::strerror(errno);
+    }
+    fs::path const parent = fs::path(path).parent_path();
+    std::string const folder = parent.empty() ? "." : parent.string();
+    if (!fs::is_directory(folder, failure)) {
+        return "there is no folder '" + folder + "' to put it in";
+    }
+    bool const is_writable = ::access(folder.c_str(), W_OK | X_OK) == 0;
+    return is_writable ? "" : "folder '" + folder + "': " + std::strerror(errno);
 }
 
 Result<std::string> codecs_of_classes(std::span<std::pair<std::string, std::string> const> classes

@@ -117,6 +117,23 @@ TEST(Options, every_number_below_its_least_is_refused) {
     }
 }
 
+TEST(Options, files_that_cannot_be_written_are_refused_before_their_time) {
+    for (Option const& option : option_table()) {
+        if (option.type == OptionType::file) {
+            SessionOptions options;
+            std::string& path = options.*std::get<std::string SessionOptions::*>(option.member);
+            path = "/no/such/folder/file";
+            EXPECT_EQ(
+                check_options(options)->why, "there is no folder '/no/such/folder' to put it in"
+            );
+            path = "/";
+            EXPECT_EQ(check_options(options)->why, "a folder");
+            path = "a_file_that_is_not_there";
+            EXPECT_EQ(checked(options), "");
+        }
+    }
+}
+
 TEST(Options, help_names_options_as_its_reader_does) {
     Option const& rate = *find_option("nvme_rate_bytes_per_s");
     EXPECT_TRUE(describe(rate, Face::program).starts_with("limit --nvme"));

@@ -9,7 +9,6 @@
 #include "train/checkpoint.h"
 #include "train/checkpoint_folder.h"
 #include "train/device.h"
-#include "train/files.h"
 #include "train/settings.h"
 
 #include <nlohmann/json.hpp>
@@ -20,7 +19,6 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
-#include <string_view>
 
 namespace spillway::train {
 
@@ -68,38 +66,14 @@ void check_nvme(std::string const& path, bool allow_memory) {
     }
 }
 
-// A file that is written at the end must have a folder now.
-void check_output(std::string_view flag, std::string const& path) {
-    struct stat status {};
-    if (::stat(path.c_str(), &status) == 0) {
-        if (S_ISDIR(status.st_mode)) {
-            refuse(flag, path, "a folder");
-        }
-        if (::access(path.c_str(), W_OK) != 0) {
-            refuse(flag, path, std::strerror(errno));
-        }
-        return;
-    }
-    std::string const folder = folder_of(path);
-    if (::stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
-        refuse(flag, path, "there is no folder '" + folder + "' to put it in");
-    }
-    if (::access(folder.c_str(), W_OK | X_OK) != 0) {
-        refuse(flag, path, "folder '" + folder + "': " + std::strerror(errno));
-    }
-}
-
 void check_paths(TrainOptions const& options) {
     SessionOptions const& session = options.session;
     if (!session.nvme.empty()) {
         check_nvme(session.nvme, session.nvme_allow_tmpfs);
     }
     if (!options.json.empty()) {
-        check_output("--json", options.json);
-    }
-    for (Option const& option : option_table()) {
-        if (option.type == OptionType::file && is_given(option, session)) {
-            check_output(option.flag, typed_words(options, option.name));
+        if (std::string const why = why_not_written(options.json); !why.empty()) {
+            refuse("--json", options.json, why);
         }
     }
     if (!options.checkpoint.empty()) {

@@ -153,8 +153,8 @@ class Options(same_bits.Case):
             if option.type in ("choice", "policy"):
                 self.refused(f"{option.name}: 'zero' is no ", **{option.name: "zero"})
                 self.refused(f"{option.name}: a name is wanted, not None", **{option.name: None})
-            if option.name in ("record_events", "timeline"):
-                self.refused(f"{option.name}: ", **{option.name: "/no/such/folder/file"})
+            if option.type == "file":
+                self.refused(f"{option.name}: there is no folder '/no/such/folder' to put it in", **{option.name: "/no/such/folder/file"})
 
     def test_what_needs_a_folder_says_so(self):
         for option in ("nvme_budget", "nvme_rate"):
