@@ -4,7 +4,7 @@
 # The only entry point. Every target sets up and builds what it needs, also in a fresh clone.
 #
 #   TORCH=2.11.0           another torch than the default one (2.15.0), in a build folder of its own
-#   SPILLWAY_PYTHON=path   a Python whose torch is to be used; nothing is downloaded then
+#   SPILLWAY_PYTHON=path   a Python whose torch is to be used; no torch is downloaded then
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -26,7 +26,7 @@ endif
 
 # One line, before anything is done, where packages are missing and cannot be installed.
 goals := $(or $(MAKECMDGOALS),help)
-ifneq ($(filter-out help clean distclean hooks gpu-packages gpu-bench gpu-table,$(goals)),)
+ifneq ($(filter-out help clean distclean docs hooks gpu-packages gpu-bench gpu-table,$(goals)),)
 groups := build check $(if $(filter bench-%,$(goals)),bench) $(if $(filter tidy,$(goals)),tidy)
 cannot := $(shell tools/setup.sh preflight $(groups))
 ifneq ($(cannot),)
@@ -123,6 +123,10 @@ check-fast: ## What the git hook runs: format, layers, sizes, lints, types
 .PHONY: check-readme
 check-readme: build ## README's commands and links
 	@python3 tools/check_readme.py
+
+.PHONY: docs
+docs: ## The documentation as a site: build/site/index.html, which needs no server and no network
+	@python3 tools/check_docs.py
 
 .PHONY: fmt
 fmt: packages ## Format the tree in place

@@ -131,7 +131,7 @@ void run_round(
 ) {
     std::span<std::byte const> const raw = buffers.raw().first(size_bytes);
     std::span<std::byte> const back = buffers.back().first(size_bytes);
-    Encoding const encoding{codec, Element::f32, std::ssize(raw) / 4};
+    Encoding const encoding{codec, Dtype::f32, std::ssize(raw) / 4};
     auto const room = static_cast<std::size_t>(*encoded_bytes(encoding));
     std::span<std::byte> coded = buffers.coded().first(room);
     bool const fast = form == Form::fast;

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import unittest
 
+import check_docs
 import check_layers
 import check_lints
 import check_sizes
@@ -68,7 +69,7 @@ def main() -> int:
     checks = {"format": check_format, "layers": check_layers.check, "sizes": check_sizes.check,
               "lints": check_lints.check, "types": check_types}
     if not options.fast:
-        checks |= {"tools": check_tools, "headers": check_headers}
+        checks |= {"docs": check_docs.check, "tools": check_tools, "headers": check_headers}
     failed = 0
     for name, check in checks.items():
         faults = check()

@@ -127,7 +127,7 @@ class Rendered(unittest.TestCase):
         self.assertIn(["nvme read", "3.00"], rows)
 
     def test_codecs_beside_the_copy(self) -> None:
-        row = {"codec": "affine4", "element": "f32", "copy_gb_per_s": 1000.0, "encode_gb_per_s": 900.0,
+        row = {"codec": "affine4", "dtype": "f32", "copy_gb_per_s": 1000.0, "encode_gb_per_s": 900.0,
                "decode_gb_per_s": 1100.0, "encode_of_copy": 0.9, "decode_of_copy": 1.1}
         rows = self.rows({"entry": "codecs", "seconds": 3.0, "kind": "codecs", "rows": [row], "error": None})
         self.assertIn(["affine4", "f32", "900 (0.90)", "1100 (1.10)", "1000"], rows)

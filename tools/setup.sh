@@ -7,6 +7,7 @@
 #   tools/setup.sh packages GROUP...   installs what is missing of these groups of packages.txt
 #   tools/setup.sh missing GROUP...    prints what is missing of them, where dpkg can tell
 #   tools/setup.sh preflight GROUP...  prints one line and exits 2 if `packages` would have to give up
+#   tools/setup.sh docs                prints the Python that builds the documentation; installs it if needed
 #   tools/setup.sh torch [VERSION]     prints the Python to build against; installs torch if needed
 #   tools/setup.sh tests [VERSION]     installs what the Python tests use beside that torch
 #
@@ -121,6 +122,26 @@ torch() {
     own_torch "${wanted:-$kDefaultTorch}"
 }
 
+# What builds the documentation, into an environment of its own.
+docs() {
+    local venv=.venv/docs wanted stamp
+    wanted=$(cksum <tools/site/requirements.txt | cut -d' ' -f1)
+    stamp=$venv/.spillway-$wanted
+    mkdir -p .venv
+    exec 8>.venv/.lock
+    flock 8
+    if [[ ! -e $stamp ]]; then
+        packages docs
+        say "set-up: installing what builds the documentation into $venv"
+        rm -rf "$venv"
+        python3 -m venv "$venv" >&2
+        "$venv/bin/python" -m pip install --disable-pip-version-check -q -r tools/site/requirements.txt >&2 ||
+            die "what tools/site/requirements.txt names could not be installed into $venv"
+        touch "$stamp"
+    fi
+    printf '%s\n' "$PWD/$venv/bin/python"
+}
+
 # What the Python tests use, into an environment of our own; a user's is left as it is, and the tests
 # that miss something say so.
 tests() {
@@ -142,6 +163,6 @@ tests() {
 }
 
 case ${1:-} in
-    packages | missing | preflight | torch | tests) "$@" ;;
-    *) die "usage: tools/setup.sh packages|missing|preflight GROUP... | torch|tests [VERSION]" ;;
+    packages | missing | preflight | torch | tests | docs) "$@" ;;
+    *) die "usage: tools/setup.sh packages|missing|preflight GROUP... | torch|tests [VERSION] | docs" ;;
 esac

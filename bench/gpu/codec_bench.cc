@@ -66,12 +66,12 @@ struct Memory {
     }
 };
 
-/// Numbers that `element` can hold in any place, the same few again and again.
+/// Numbers that `dtype` can hold in any place, the same few again and again.
 void fill(Memory const& memory, Encoding const& encoding) {
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
     std::vector<std::byte> some(std::size_t{1} << 20);
-    auto const size = static_cast<std::size_t>(size_of(encoding.element));
+    auto const size = static_cast<std::size_t>(size_of(encoding.dtype));
     for (std::size_t at = 0; at < some.size(); at += size) {
         float const value = encoding.codec.kind == CodecKind::mask
                                 ? (random() % 2 == 0 ? 0.0F : 1.0F)
@@ -132,7 +132,7 @@ Json row_of(Memory const& memory, Encoding const& encoding) {
     }
     return {
         {"codec", to_text(encoding.codec)},
-        {"element", name_of(encoding.element)},
+        {"dtype", name_of(encoding.dtype)},
         {"copy_gb_per_s", copy / 1e9},
         {"encode_gb_per_s", encoded / 1e9},
         {"decode_gb_per_s", decoded / 1e9},
@@ -143,7 +143,7 @@ Json row_of(Memory const& memory, Encoding const& encoding) {
 void measure() {
     Memory const memory;
     Json line{{"kind", "codecs"}, {"value", nullptr}, {"bar", kBar}, {"raw_bytes", kRawBytes}};
-    for (Element const element : {Element::f32, Element::bf16}) {
+    for (Dtype const dtype : {Dtype::f32, Dtype::bf16}) {
         for (char const* const text :
              {"affine4",
               "affine4:stochastic",
@@ -155,7 +155,7 @@ void measure() {
               "nf4",
               "mask",
               "sign"}) {
-            Encoding const encoding{*parse_codec(text), element, kRawBytes / size_of(element)};
+            Encoding const encoding{*parse_codec(text), dtype, kRawBytes / size_of(dtype)};
             Json row = row_of(memory, encoding);
             if (line["value"].is_null()) {
                 line["value"] = std::min(

@@ -183,14 +183,14 @@ def rates(lines: Sequence[Line], ceilings: Line | None) -> list[str]:
 def codecs(lines: Sequence[Line]) -> list[str]:
     """Raw bytes a second, and their share of what the GPU's own copy of the same bytes does."""
     line = next((line for line in lines if line.get("kind") == "codecs"), {})
-    rows = [(row["codec"], row["element"],
+    rows = [(row["codec"], row["dtype"],
              *(f"{row[f'{way}_gb_per_s']:.0f} ({row[f'{way}_of_copy']:.2f})" for way in ("encode", "decode")),
              f"{row['copy_gb_per_s']:.0f}")
             for row in line.get("rows", ())]
     said = line.get("error") or line.get("skipped")
     if said:
         return ["", f"Codecs: {cell(said)}"]
-    columns = ("codec", "element", "encode GB/s (of copy)", "decode GB/s (of copy)", "copy GB/s")
+    columns = ("codec", "dtype", "encode GB/s (of copy)", "decode GB/s (of copy)", "copy GB/s")
     return ["", *markdown_table(columns, rows)] if rows else []
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Train under a hard limit of device memory: what autograd saves waits in host memory or on NVMe.
+"""Train under a hard limit on device memory: tensors that autograd saves wait in host memory or on NVMe.
 
     with spillway.session(model, device_budget="16GiB", nvme="/scratch") as session:
         loss = model(batch).loss

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m spillway` is the program `spillway`."""
+"""`python -m spillway` runs the program `spillway`."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ from ._library import FOLDER
 
 
 def _environment() -> dict[str, str]:
-    """Where torch's libraries are, which need not be beside this package."""
+    """With the folders of torch's libraries, which need not be beside this package."""
     root = pathlib.Path(torch.__file__).parent
     folders = [root / "lib", *sorted((root.parent / "nvidia").glob("*/lib"))]
     before = [os.environ["LD_LIBRARY_PATH"]] if os.environ.get("LD_LIBRARY_PATH") else []

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the callbacks share: one session for the length of a training."""
+"""Shared by the callbacks: one session for the length of a training."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from .session import Session
 
 
 class Training:
-    """Opens a session when a training begins and closes it when that ends, also by an exception."""
+    """Opens a session when training begins and closes it when training ends, also by an exception."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class Training:
 
     @property
     def session(self) -> Session | None:
-        """The session of the training that runs now."""
+        """The session of the training that runs now; None between trainings."""
         return self._session
 
     def report(self) -> Report | None:
-        """What the session did; after the training, what it had done at the end."""
+        """The report of the session; after the training, its final report."""
         return self._report if self._session is None else self._session.report()
 
     def _open(self, model: torch.nn.Module, optimizers: Iterable[torch.optim.Optimizer]) -> Session:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loads the runtime: a plain shared object beside this file, which holds a class of torch's."""
+"""Loads the runtime: a plain shared object beside this file that registers a TorchScript class."""
 
 import pathlib
 
@@ -16,7 +16,7 @@ def _release(version: str) -> str:
 
 
 def load() -> None:
-    """Once a process. Raises TorchVersionError before another torch's symbols can do harm."""
+    """Called once per process. Raises TorchVersionError before the symbols of another torch version can do harm."""
     try:
         built = (FOLDER / "lib" / "torch_version").read_text().strip()
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""An open session takes part in the step of every torch optimizer that holds parameters of its model: torch tells of
-each step, before it and after it."""
+"""An open session takes part in the step of every torch optimizer that holds parameters of its model. Torch calls global
+hooks before and after each step."""
 
 import inspect
 import os
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from .session import Session
 
 _sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
+_stateless: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()
 _is_watching = False
 
 
 class _Arguments(tuple[Any, ...]):
-    """A step's arguments, for sessions that are not told of its end. The frame that runs the step holds them, so they end
-    with it; torch calls no hook after a step that raised."""
+    """A step's arguments, for sessions that do not learn of its end otherwise. The frame that runs the step holds them, so
+    they end with it; torch calls no hook after a step that raised."""
 
     untold: "weakref.WeakSet[Session]"
 
@@ -35,7 +36,7 @@ class _Arguments(tuple[Any, ...]):
 
 
 def watch(session: "Session") -> None:
-    """From now on `session` hears of optimizers' steps, for as long as it lives."""
+    """From now on `session` takes part in optimizers' steps, for as long as it lives."""
     global _is_watching
     _sessions.add(session)
     if not _is_watching:
@@ -54,9 +55,9 @@ def _of(optimizer: torch.optim.Optimizer) -> "list[Session]":
 
 
 def _coming_state_bytes(optimizer: torch.optim.Optimizer) -> int:
-    """What the first step of one of torch's optimizers will allocate and keep; 0 where that is not known. Its kind is
-    tried with a parameter that has no memory."""
-    if optimizer.state or not type(optimizer).__module__.startswith("torch.optim."):
+    """The bytes of state that the first step of a torch optimizer will allocate and keep; 0 if that is not known, and after
+    the first step. Found by a step of an optimizer of the same class on the meta device."""
+    if optimizer.state or optimizer in _stateless or not type(optimizer).__module__.startswith("torch.optim."):
         return 0
     probe = torch.nn.Parameter(torch.empty(64, device="meta"))
     probe.grad = torch.empty_like(probe)
@@ -68,6 +69,8 @@ def _coming_state_bytes(optimizer: torch.optim.Optimizer) -> int:
     except Exception:  # an estimate for a message is not worth an error
         return 0
     states = sum(isinstance(state, torch.Tensor) and state.shape == probe.shape for state in twin.state[probe].values())
+    if states == 0:
+        _stateless.add(optimizer)  # would be tried before every step
     return states * sum(parameter.nbytes for group in optimizer.param_groups for parameter in group["params"]
                         if parameter.grad is not None and parameter.layout is torch.strided)
 

@@ -1,16 +1,16 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""What Spillway raises. Inside an operator or a backward, torch's own types keep being raised."""
+"""Spillway's exceptions. Inside an operator or a backward, torch's own types are raised."""
 
 import torch
 
 
 class Error(Exception):
-    """Anything that Spillway refuses."""
+    """Base class of everything that Spillway raises."""
 
 
 class OptionError(Error, ValueError):
-    """An option that cannot be; `option` is its name."""
+    """An invalid option; `option` is its name."""
 
     def __init__(self, option: str, why: str) -> None:
         super().__init__(f"{option}: {why}")
@@ -22,20 +22,20 @@ class OptionError(Error, ValueError):
 
 
 class BudgetError(OptionError, torch.OutOfMemoryError):
-    """A budget that cannot be met, or that the machine does not have."""
+    """A budget that cannot be met, or that exceeds the machine."""
 
 
 class StateError(Error, RuntimeError):
-    """A session that is entered twice, closed, or used in a fork, or left on another thread."""
+    """A session that is entered twice, closed, used in a forked process, or left on another thread."""
 
 
 class LibraryError(Error, ImportError):
-    """The package has no library, or one that does not load."""
+    """The package has no library, or its library does not load."""
 
 
 class TorchVersionError(LibraryError):
-    """This build is for another torch than the one that is installed."""
+    """This build is for another torch version than the installed one."""
 
 
 class SpillwayWarning(UserWarning):
-    """What a session cannot see or do, said once."""
+    """Reports what a session cannot see or do, once per session."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lightning under a budget:
+"""Trains with Lightning under a budget:
 
     trainer = Trainer(callbacks=[SpillwayCallback(device_budget="16GiB", nvme="/scratch")])
     trainer.fit(module, data)
@@ -18,8 +18,10 @@ else:  # the same under its older name; a trainer wants callbacks of its own
 
 
 class SpillwayCallback(Training, pl.Callback):
-    """Takes a session's options. Each training batch, with its backward and the optimizer's step, is in a
-    session, validation is not."""
+    """Runs each training batch, with its backward and the optimizer's step, in a session; validation is not in it.
+
+    It takes the options of `spillway.session`.
+    """
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._open(pl_module, trainer.optimizers)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The policies that a session can follow."""
+"""The policies that a session can use."""
 
 from typing import NamedTuple
 
@@ -8,8 +8,15 @@ import torch
 
 
 class Policy(NamedTuple):
-    """name: as `spillway.session(policy=...)` takes it. what: it does, in a clause. paper: its authors, place and DOI, or "".
-    lossy: it has to be allowed with `lossy=True`. moves: False where nothing ever leaves the device."""
+    """One policy.
+
+    Attributes:
+        name: The value for `spillway.session(policy=...)`.
+        what: What it does, in a clause.
+        paper: Its authors, venue and DOI, or "".
+        lossy: Whether it needs `lossy=True`.
+        moves: False if nothing ever leaves the device.
+    """
 
     name: str
     what: str
@@ -19,5 +26,5 @@ class Policy(NamedTuple):
 
 
 def policies() -> list[Policy]:
-    """All of them; the first is the default."""
+    """Lists all policies; the first is the default."""
     return [Policy(*entry) for entry in torch.ops.spillway.policies()]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Training under a budget of device bytes."""
+"""Sessions: training under a budget of device bytes."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 
 def _error_of(words: str) -> Error:
-    """Of the runtime's own line, which is JSON; a ValueError of torch's is told as it is."""
+    """Of the runtime's own line, which is JSON; the words of a ValueError of torch's are kept."""
     try:
         refusal = json.loads(words)
     except ValueError:
@@ -38,7 +38,7 @@ def _error_of(words: str) -> Error:
 
 
 def _call(function: Callable[..., _Result], *arguments: Any) -> _Result:
-    """Calls the runtime; what it refuses has a type of ours."""
+    """Calls the runtime; its refusals are raised as types of ours."""
     try:
         return function(*arguments)
     except torch.OutOfMemoryError:
@@ -50,8 +50,8 @@ def _call(function: Callable[..., _Result], *arguments: Any) -> _Result:
 
 
 def _parts(tensor: object) -> Iterator[torch.Tensor]:
-    """What has the storage: of a wrapper (a sharded or quantized tensor) the tensors inside it, which may be beside other
-    things; of a lazy parameter nothing yet."""
+    """The tensors that have the storage: those inside a wrapper (a sharded or quantized tensor), none of a lazy
+    parameter, else the tensor itself."""
     if not isinstance(tensor, torch.Tensor) or isinstance(tensor, UninitializedTensorMixin):
         return
     if is_traceable_wrapper_subclass(tensor):
@@ -64,7 +64,7 @@ def _parts(tensor: object) -> Iterator[torch.Tensor]:
 def _owned(
     model: torch.nn.Module, optimizers: Iterable[torch.optim.Optimizer]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """What is never moved, by name."""
+    """The tensors that are never moved, with their names."""
     def named() -> Iterator[tuple[str, torch.Tensor]]:
         for name, parameter in model.named_parameters():
             yield name, parameter
@@ -81,7 +81,7 @@ def _owned(
 
 
 def _named_states(state: object) -> Iterator[tuple[str, object]]:
-    """Of a parameter by name, as torch's own optimizers keep them; others may keep what is of no parameter."""
+    """By name, as torch's own optimizers keep the state of a parameter; others may keep state of no parameter."""
     if isinstance(state, dict):
         yield from state.items()
     else:
@@ -89,7 +89,7 @@ def _named_states(state: object) -> Iterator[tuple[str, object]]:
 
 
 def _state_count(optimizers: Iterable[torch.optim.Optimizer]) -> int:
-    """How many values their states have; those of one that was loaded anew are as large."""
+    """The number of values in their states; it does not change when a state is loaded."""
     return sum(len(value) if isinstance(value, list) else 1
                for optimizer in optimizers for state in optimizer.state.values() for _, value in _named_states(state))
 
@@ -104,7 +104,7 @@ def _tensors(value: object) -> Iterator[torch.Tensor]:
 
 
 def _address(tensor: torch.Tensor | None) -> int:
-    """Where it is; of one that is in no one place, which it is."""
+    """Its address, or its identity if it has no single one."""
     return 0 if tensor is None else sum(part.data_ptr() if part.layout is torch.strided else id(part)
                                         for part in _parts(tensor))
 
@@ -127,7 +127,7 @@ def _device_bytes(device: torch.device) -> int:
 
 
 def _rank() -> int:
-    """As torch.distributed says; before it is initialized, as the launcher does (torchrun, Slurm, Open MPI, MPICH)."""
+    """From torch.distributed; before it is initialized, from the launcher (torchrun, Slurm, Open MPI, MPICH)."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
     for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK",
@@ -138,7 +138,8 @@ def _rank() -> int:
 
 
 def _levels_to_the_caller() -> int:
-    """Of whoever called this package, so that Python, which shows a warning once a line, tells of each of his sessions."""
+    """To the code that called this package. Python shows a warning once per line, so each session of the caller is
+    warned of at its own line."""
     package, level, frame = os.path.dirname(__file__), 1, sys._getframe(1)
     while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == package:
         frame, level = frame.f_back, level + 1
@@ -146,37 +147,45 @@ def _levels_to_the_caller() -> int:
 
 
 class Session:
-    """What autograd saves while this is entered waits off the device where the budget asks for it, and is back
-    before backward needs it. Entered and left as often as there are steps, each time on one thread.
+    """Trains a model under a budget of device bytes.
 
-    model: never moved, with its gradients; its first parameter says which device the session is of.
-    optimizer: one or several that are not torch.optim's, whose state counts in the budget; torch's own are seen
-        when they step, wherever that is, and count without it.
-    device_budget: hard cap on the bytes of the device that training may use; a share is of this machine's memory or
-        its cgroup's limit, in Python also of the GPU's memory [required].
-    host_budget: host memory where saved tensors may wait [0 on the CPU, half of the free host memory on a GPU].
-    nvme: existing folder, on a disk, where saved tensors may wait [none].
-    nvme_budget: most bytes to use in nvme; a share is of its free space [nine tenths of the free space].
-    nvme_allow_tmpfs: allow nvme to be on a file system in memory (tmpfs) [False].
-    nvme_rate: limit nvme to this many bytes a second each way, to imitate a slower drive or link [as fast as it is].
-    policy: decides which saved tensors leave the device, and when: "online" (what leaves is chosen as it runs);
-        "keep_all" (nothing leaves); with lossy: "qpo" (what layers read leaves at once, in 4 or 8 bits) ["online"].
-    min_tensor_bytes: saved tensors smaller than this stay on the device [64 KiB].
-    lossy: allow codecs that lose precision; without it they are refused [False].
-    codec: codecs to use in place of the policy's: "affine4" for inputs of linear layers, convolutions, norms and
-        activations; "attention=affine8:group=64" for one class; "all=lossless" for every class; separate several
-        with commas; classes are linear_input, convolution_input, norm_input, activation_input, relu_output, mask,
-        attention, statistics, index, other [the policy's own].
-        Or a mapping: {"attention": "affine8:group=64"}.
-    nonfinite: what to do with tensors that hold NaN or infinity when a codec cannot restore these: "keep" (store
-        them as they are) or "refuse" (stop the step that needs one) ["keep"].
-    rounding_seed: seed of stochastic rounding; runs with the same seed round alike [from torch's CPU seed, the rank,
-        and the number of sessions opened before].
-    record_events: file to write the session's events and commands to [none].
-    flight_record: file to write the last steps' events and commands to when a step fails [none].
-    timeline: file to write a timeline to when the session closes (stalls, copies, NVMe, bytes), for Perfetto or
-        chrome://tracing [none].
-    Raises OptionError or BudgetError for what cannot be."""
+    Tensors that autograd saves while the session is entered may leave the device; they return before backward needs
+    them. Enter the session once per step, with `with session:`. Only one thread may use a session at a time.
+
+    Args:
+        model: The model to train. Its parameters, buffers and gradients stay on the device; the first parameter
+            determines the session's device.
+        optimizer: One or several optimizers that are not from torch.optim, so that their state counts in the budget.
+            Those from torch.optim count without it, wherever they step.
+        device_budget: hard cap on the bytes of the device that training may use; a share is of this machine's memory or
+            its cgroup's limit, in Python also of the GPU's memory [required].
+        host_budget: host memory where saved tensors may wait [0 on the CPU, half of the free host memory on a GPU].
+        nvme: existing folder, on a disk, where saved tensors may wait [none].
+        nvme_budget: most bytes to use in nvme; a share is of its free space [nine tenths of the free space].
+        nvme_allow_tmpfs: allow nvme to be on a file system in memory (tmpfs) [False].
+        nvme_rate: limit nvme to this many bytes a second each way, to imitate a slower drive or link [as fast as it is].
+        policy: decides which saved tensors leave the device, and when: "online" (what leaves is chosen as it runs);
+            "keep_all" (nothing leaves); with lossy: "qpo" (what layers read leaves at once, in 4 or 8 bits) ["online"].
+        min_tensor_bytes: saved tensors smaller than this stay on the device [64 KiB].
+        lossy: allow codecs that lose precision; without it they are refused [False].
+        codec: codecs to use in place of the policy's: "affine4" for inputs of linear layers, convolutions, norms and
+            activations; "attention=affine8:group=64" for one class; "all=lossless" for every class; separate several
+            with commas; classes are linear_input, convolution_input, norm_input, activation_input, relu_output, mask,
+            attention, statistics, index, other [the policy's own].
+            Or a mapping: {"attention": "affine8:group=64"}.
+        nonfinite: what to do with tensors that hold NaN or infinity when a codec cannot restore these: "keep" (store
+            them as they are) or "refuse" (stop the step that needs one) ["keep"].
+        rounding_seed: seed of stochastic rounding; runs with the same seed round alike [from torch's CPU seed, the rank,
+            and the number of sessions opened before].
+        record_events: file to write the session's events and commands to [none].
+        flight_record: file to write the last steps' events and commands to when a step fails [none].
+        timeline: file to write a timeline to when the session closes (stalls, copies, NVMe, bytes), for Perfetto or
+            chrome://tracing [none].
+
+    Raises:
+        OptionError: An option is invalid.
+        BudgetError: A budget cannot be met.
+    """
 
     _is_closed = True  # until it is open
     _is_dying = False
@@ -253,7 +262,7 @@ class Session:
         _update.watch(self)
 
     def start(self) -> None:
-        """What is saved from now on is the session's."""
+        """Enters the session: it may move what autograd saves from now on. `with session:` calls this."""
         self._warn_of_unseen_updates()
         self._own()
         _call(self._runtime.start)
@@ -261,7 +270,7 @@ class Session:
         self._entries += 1
 
     def stop(self) -> None:
-        """What is saved from now on is plain autograd's."""
+        """Leaves the session: what autograd saves from now on is not moved."""
         self._leave(by_error=False)
 
     def _leave(self, by_error: bool) -> None:
@@ -269,13 +278,16 @@ class Session:
         self._is_entered = False
 
     def step(self) -> None:
-        """A step of training has ended. In a session that is entered the next one begins at once."""
+        """Ends a training step; if the session is entered, the next step begins.
+
+        Entering counts a step by itself. Call this if a step has several forwards, or if the session stays entered.
+        """
         if self._is_entered:
             self._own()
         _call(self._runtime.step)
 
     def close(self) -> None:
-        """The cap ends; graphs that were recorded stay right. Once more, it does nothing."""
+        """Ends the limit on memory. Backward through recorded graphs still works. Closing again has no effect."""
         if not self._is_closed:
             self._last = self.report()  # before: another thread may ask for one
             try:
@@ -287,7 +299,7 @@ class Session:
             _update.forget(self)
 
     def report(self) -> Report:
-        """What was done so far; of a closed session, until it was closed."""
+        """Returns what the session did so far; a closed session returns its last report."""
         if self._last is not None:
             return self._last
         try:
@@ -301,8 +313,11 @@ class Session:
         return report
 
     def explain(self, module: str = "") -> str:
-        """Every tensor that the last forward saved in `module`, by its path in the model: its bytes, and why it
-        stayed on the device or where it went. Without a path, all of them."""
+        """Lists every tensor that the last forward saved in a module: its bytes, and why it stayed or where it went.
+
+        Args:
+            module: A path as in `model.named_modules()`; empty: the whole model.
+        """
         try:
             self._model.get_submodule(module)
         except AttributeError:
@@ -310,7 +325,7 @@ class Session:
         return _call(self._runtime.explain, module)
 
     def timeline(self, file: str | os.PathLike[str]) -> None:
-        """Writes the last steps as JSON that Perfetto and chrome://tracing open: stalls, copies, NVMe, phases."""
+        """Writes the last steps as JSON for Perfetto or chrome://tracing: stalls, copies, NVMe, phases."""
         _call(self._runtime.write_timeline, os.fspath(file))
 
     def __repr__(self) -> str:
@@ -336,7 +351,7 @@ class Session:
                          "out of what is copied (`__deepcopy__`, `__getstate__`), and open one for the copy")
 
     def _warn(self, what: str, words: str) -> None:
-        """Once a session."""
+        """Warns once per session."""
         if what not in self._has_warned:
             self._has_warned.add(what)
             if self._is_dying:  # wherever it was let go of: what tells is where it was opened
@@ -349,7 +364,7 @@ class Session:
         return any(known.moves for known in policies() if known.name == policy)
 
     def _warn_of_no_place(self) -> None:
-        """Not where the budget is above all that there is: such a session is to measure."""
+        """Not if the budget exceeds the machine's memory: such a session only measures."""
         limit = Report("", _call(self._runtime.json))["device_limit_bytes"]
         if limit < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
             self._warn("place", "this Spillway session has no place that saved tensors could leave for, so what does not fit in "
@@ -369,7 +384,7 @@ class Session:
         return any(id(parameter) in mine for group in optimizer.param_groups for parameter in group["params"])
 
     def _update_begins(self, state_bytes: int) -> bool:
-        """Of an optimizer that will keep so many bytes more. Whether nobody has to tell of its end."""
+        """An optimizer's step begins that will keep so many bytes more. Returns whether its end needs no call."""
         self._is_stepping = True
         try:
             return _call(self._runtime.begin_update, state_bytes)
@@ -377,7 +392,7 @@ class Session:
             return True
 
     def _has_updated(self, optimizer: torch.optim.Optimizer) -> None:
-        """Its step has ended well: its state counts from now on."""
+        """Its step has succeeded: its state counts from now on."""
         if not self._is_closed:
             self._seen.add(optimizer)
             self._has_stepped = True
@@ -410,7 +425,7 @@ class Session:
         return [*self._optimizers, *(each for each in self._seen if each not in self._optimizers)]
 
     def _own(self) -> None:
-        """Tells what is never moved, where that is not what was told last."""
+        """Passes the tensors that are never moved to the runtime, if they have changed."""
         parameters = list(self._model.parameters())
         now = (sum(_address(parameter) for parameter in parameters),
                sum(_address(parameter.grad) for parameter in parameters),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Trainer of transformers under a budget:
+"""Trains with the Trainer of transformers under a budget:
 
     trainer = Trainer(model, arguments, train_dataset=data,
                       callbacks=[SpillwayCallback(device_budget="16GiB", nvme="/scratch")])
@@ -17,10 +17,10 @@ from .errors import StateError
 
 
 class SpillwayCallback(Training, TrainerCallback):
-    """Takes a session's options. Each forward and backward of a training is in a session, evaluation is not.
+    """Runs each forward and backward of a training in a session; evaluation is not in it.
 
-    No event comes when a training fails. So the trainer's `training_step` is wrapped while it trains: what
-    raises there leaves the session and closes it.
+    It takes the options of `spillway.session`. The Trainer has no event for a training that fails, so the
+    callback wraps its `training_step` during training: an exception there leaves and closes the session.
     """
 
     def on_train_begin(
@@ -54,7 +54,7 @@ class SpillwayCallback(Training, TrainerCallback):
 
 
 def _calling_trainer() -> Trainer:
-    """An event is not told whose it is, but the trainer is on the stack."""
+    """Events do not name their trainer, but it is on the stack."""
     frame = inspect.currentframe()
     while frame is not None:
         if isinstance(trainer := frame.f_locals.get("self"), Trainer):

@@ -131,13 +131,13 @@ struct Scale {
     float high = 0;
 };
 
-/// The larger of both magnitudes, of ends that are not -0.
+/// The larger magnitude of a min and a max that are not -0.
 SPILLWAY_ANYWHERE float magnitude_of(float low, float high) {
     return -low > high ? -low : high;
 }
 
-/// `centred`: low = -high, and codes count from 0.
-SPILLWAY_ANYWHERE Scale scale_of(float low, float high, float steps, bool centred) {
+/// `symmetric`: low = -high, and codes count from 0.
+SPILLWAY_ANYWHERE Scale scale_of(float low, float high, float steps, bool symmetric) {
     constexpr float kHuge = 0x1p126F;
     constexpr float kTiny = 0x1p-64F;
     Scale scale;
@@ -145,9 +145,9 @@ SPILLWAY_ANYWHERE Scale scale_of(float low, float high, float steps, bool centre
     scale.high = high;
     float const span = minus(high, low);
     if (!(span > 0)) {
-        scale.base = centred ? 0 : low;
-        scale.low = centred ? -1.0F : low;  // a bound that zero of either sign lies within
-        scale.high = centred ? 1.0F : high;
+        scale.base = symmetric ? 0 : low;
+        scale.low = symmetric ? -1.0F : low;  // a bound that zero of either sign lies within
+        scale.high = symmetric ? 1.0F : high;
         return scale;
     }
     if (span > kHuge) {
@@ -159,7 +159,7 @@ SPILLWAY_ANYWHERE Scale scale_of(float low, float high, float steps, bool centre
     }
     float const first = times(low, scale.up);
     float const covered = minus(times(high, scale.up), first);
-    scale.base = centred ? 0 : first;
+    scale.base = symmetric ? 0 : first;
     scale.step = over(covered, steps);
     scale.inverse = over(steps, covered);
     return scale;

@@ -30,7 +30,7 @@ struct Image {
     std::array<char, 4> magic = kMagic;
     std::uint8_t version = kVersion;
     std::uint8_t kind = 0;
-    std::uint8_t element = 0;
+    std::uint8_t dtype = 0;
     std::uint8_t flags = 0;  // 1: absmax, 2: stochastic
     std::uint16_t bits = 0;
     std::uint16_t group = 0;
@@ -43,13 +43,13 @@ struct Image {
     std::uint64_t header_sum = 0;
 };
 static_assert(sizeof(Image) == kHeaderBytes);
-static_assert(static_cast<int>(CodecKind::lossless) == 7 && static_cast<int>(Element::u8) == 3);
+static_assert(static_cast<int>(CodecKind::lossless) == 7 && static_cast<int>(Dtype::u8) == 3);
 
 Image image_of(Encoding const& encoding, BlockHeader const& header) {
     Codec const& codec = encoding.codec;
     Image image;
     image.kind = static_cast<std::uint8_t>(codec.kind);
-    image.element = static_cast<std::uint8_t>(encoding.element);
+    image.dtype = static_cast<std::uint8_t>(encoding.dtype);
     image.flags = static_cast<std::uint8_t>((codec.absmax ? 1 : 0) | (codec.stochastic ? 2 : 0));
     image.bits = static_cast<std::uint16_t>(codec.bits);
     image.group = static_cast<std::uint16_t>(codec.group);
@@ -91,7 +91,7 @@ void write_header(Encoding const& encoding, BlockHeader const& header, std::span
 
 std::string subject_of(Encoding const& encoding) {
     return fmt::format(
-        "{} of {} {}", to_text(encoding.codec), encoding.count, name_of(encoding.element)
+        "{} of {} {}", to_text(encoding.codec), encoding.count, name_of(encoding.dtype)
     );
 }
 
@@ -141,7 +141,8 @@ Result<void> seal_block(Encoding const& encoding, std::span<std::byte> coded) {
     Layout const layout = layout_of(encoding);
     BlockHeader header{.codes_bytes = layout.codes_bytes};
     header.ends_sum = sum_of(coded.subspan(
-        static_cast<std::size_t>(layout.ends_offset()), static_cast<std::size_t>(layout.ends_bytes)
+        static_cast<std::size_t>(layout.ranges_offset()),
+        static_cast<std::size_t>(layout.range_bytes)
     ));
     header.codes_sum = sum_of(coded.subspan(
         static_cast<std::size_t>(layout.codes_offset()),

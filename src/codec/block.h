@@ -34,7 +34,7 @@ void write_header(Encoding const& encoding, BlockHeader const& header, std::span
     Encoding const& encoding, std::span<std::byte const> coded
 );
 
-// For blocks whose ends and codes a device wrote or will read; not for `lossless`.
+// For blocks whose ranges and codes a device wrote or will read; not for `lossless`.
 
 /// Writes the header of what lies behind it.
 ///

@@ -16,7 +16,7 @@ namespace {
 TEST(BlockTest, a_sealed_block_is_the_one_that_encode_wrote) {
     for (Codec const& codec : all_codecs()) {
         for (std::int64_t const count : {0, 1, 1500}) {
-            Encoding const one{codec, Element::bf16, count};
+            Encoding const one{codec, Dtype::bf16, count};
             if (codec.kind != CodecKind::lossless) {
                 Buffer const expected =
                     coded_by(encode_reference, one, input_for(one, Shape::normal));
@@ -36,7 +36,7 @@ TEST(BlockTest, what_a_device_refused_is_not_sealed) {
     for (auto const& [codec, words] :
          {std::pair{"affine4", "element 70 is NaN or infinite"},
           std::pair{"mask", "element 70 is a third value"}}) {
-        Encoding const one{*parse_codec(codec), Element::bf16, 1100};
+        Encoding const one{*parse_codec(codec), Dtype::bf16, 1100};
         Buffer coded = coded_by(encode_reference, one, input_for(one, Shape::normal));
         mark_coded(coded, 70);
         Result<void> const sealed = seal_block(one, coded);
@@ -48,7 +48,7 @@ TEST(BlockTest, what_a_device_refused_is_not_sealed) {
 
 TEST(BlockTest, every_byte_that_changes_after_the_sealing_is_found) {
     for (char const* const text : {"affine4", "affine3:group=32,absmax", "nf4", "mask", "sign"}) {
-        Encoding const one{*parse_codec(text), Element::bf16, 1100};
+        Encoding const one{*parse_codec(text), Dtype::bf16, 1100};
         Buffer coded = coded_by(encode_reference, one, input_for(one, Shape::normal));
         for (std::byte& byte : coded) {
             byte ^= std::byte{0x10};

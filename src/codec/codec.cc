@@ -55,21 +55,21 @@ Result<void> check(Codec const& codec) {
     return {};
 }
 
-bool takes(CodecKind kind, Element element) {
-    return element != Element::u8 || kind == CodecKind::identity || kind == CodecKind::mask ||
+bool takes(CodecKind kind, Dtype dtype) {
+    return dtype != Dtype::u8 || kind == CodecKind::identity || kind == CodecKind::mask ||
            kind == CodecKind::lossless;
 }
 
 }  // namespace
 
-std::string_view name_of(Element element) {
+std::string_view name_of(Dtype dtype) {
     constexpr std::array<std::string_view, 4> kNames{"f32", "bf16", "f16", "u8"};
-    return kNames[static_cast<std::size_t>(element)];
+    return kNames[static_cast<std::size_t>(dtype)];
 }
 
-std::int64_t size_of(Element element) {
+std::int64_t size_of(Dtype dtype) {
     constexpr std::array<std::int64_t, 4> kSizes{4, 2, 2, 1};
-    return kSizes[static_cast<std::size_t>(element)];
+    return kSizes[static_cast<std::size_t>(dtype)];
 }
 
 bool is_lossy(Codec const& codec) {
@@ -87,10 +87,10 @@ Result<std::int64_t> encoded_bytes(Encoding const& encoding) {
             fmt::format("{} elements are no tensor", encoding.count),
             to_text(encoding.codec)};
     }
-    if (!takes(encoding.codec.kind, encoding.element)) {
+    if (!takes(encoding.codec.kind, encoding.dtype)) {
         return Error{
             Errc::unsupported,
-            fmt::format("does not take elements of {}", name_of(encoding.element)),
+            fmt::format("does not take elements of {}", name_of(encoding.dtype)),
             to_text(encoding.codec)};
     }
     return layout_of(encoding).total_bytes();

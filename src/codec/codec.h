@@ -18,14 +18,14 @@ namespace spillway {
 
 /// What a tensor's elements are. `u8` stands for every type that only `identity`, `mask` and
 /// `lossless` take: bytes as they are.
-enum class Element : std::uint8_t { f32, bf16, f16, u8 };
+enum class Dtype : std::uint8_t { f32, bf16, f16, u8 };
 
-[[nodiscard]] std::string_view name_of(Element element);
-[[nodiscard]] std::int64_t size_of(Element element);
+[[nodiscard]] std::string_view name_of(Dtype dtype);
+[[nodiscard]] std::int64_t size_of(Dtype dtype);
 
 enum class CodecKind : std::uint8_t {
     identity,  ///< the bytes themselves
-    affine,    ///< groups of equal steps between two ends (ActNN, GACT)
+    affine,    ///< uniform steps from min to max of each group (ActNN, GACT)
     fp8_e4m3,  ///< groups over their largest magnitude, as 8-bit floats (COAT)
     fp8_e5m2,
     nf4,       ///< groups over their largest magnitude, as one of 16 normal quantiles (QLoRA)
@@ -39,8 +39,8 @@ enum class CodecKind : std::uint8_t {
 struct Codec {
     CodecKind kind = CodecKind::identity;
     std::int32_t bits = 0;    ///< affine: 2, 3, 4, 5, 6 or 8; else 0
-    std::int32_t group = 0;   ///< elements that share their ends: 32 to 1024, a power of two; or 0
-    bool absmax = false;      ///< affine: ends at plus and minus the largest magnitude
+    std::int32_t group = 0;   ///< elements that share a range: 32 to 1024, a power of two; or 0
+    bool absmax = false;      ///< affine: from minus to plus the largest magnitude (symmetric)
     bool stochastic = false;  ///< affine: rounds up or down at random, right on average
 
     bool operator==(Codec const&) const = default;
@@ -57,12 +57,12 @@ struct Codec {
 /// What a coded block holds: all that is needed to read it, beside its bytes.
 struct Encoding {
     Codec codec;
-    Element element = Element::f32;
+    Dtype dtype = Dtype::f32;
     std::int64_t count = 0;  ///< elements
 
     bool operator==(Encoding const&) const = default;
 
-    [[nodiscard]] std::int64_t raw_bytes() const { return count * size_of(element); }
+    [[nodiscard]] std::int64_t raw_bytes() const { return count * size_of(dtype); }
 };
 
 /// Bytes of the coded block, exact, header included; for `lossless` the most that it can be.
@@ -73,7 +73,7 @@ struct Encoding {
 
 /// The most that an element's error can be, as a share of what the codec's group spans: of
 /// max - min (affine min-max), or of the largest magnitude (all others). Half a unit in the last
-/// place of the element type comes on top. 0: exact.
+/// place of the dtype comes on top. 0: exact.
 [[nodiscard]] double error_bound(Codec const& codec);
 
 /// Writes the coded block and returns its bytes: `encoded_bytes`, or less for `lossless`. Equal

@@ -45,7 +45,7 @@ inline std::vector<Codec> all_codecs() {
     return codecs;
 }
 
-inline constexpr std::array kElements{Element::f32, Element::bf16, Element::f16, Element::u8};
+inline constexpr std::array kDtypes{Dtype::f32, Dtype::bf16, Dtype::f16, Dtype::u8};
 
 enum class Shape {
     normal,
@@ -71,19 +71,19 @@ inline constexpr std::array kShapes{
     Shape::far_from_zero,
     Shape::spaced};
 
-/// The largest number of an element type.
-inline float largest_of(Element element) {
-    if (element == Element::f16) {
+/// The largest number of an dtype.
+inline float largest_of(Dtype dtype) {
+    if (dtype == Dtype::f16) {
         return 65504.0F;
     }
-    return element == Element::bf16 ? 0x1.fep127F : 0x1.fffffep127F;
+    return dtype == Dtype::bf16 ? 0x1.fep127F : 0x1.fffffep127F;
 }
 
-inline float next_value(Shape shape, Element element, std::mt19937& random, std::int64_t index) {
+inline float next_value(Shape shape, Dtype dtype, std::mt19937& random, std::int64_t index) {
     float const normal = std::normal_distribution<float>{}(random);
-    float const least = element == Element::f16    ? 0x1p-24F
-                        : element == Element::bf16 ? 0x1p-133F
-                                                   : 0x1p-149F;
+    float const least = dtype == Dtype::f16    ? 0x1p-24F
+                        : dtype == Dtype::bf16 ? 0x1p-133F
+                                               : 0x1p-149F;
     switch (shape) {
         case Shape::normal:
             return normal;
@@ -92,11 +92,11 @@ inline float next_value(Shape shape, Element element, std::mt19937& random, std:
         case Shape::zeros:
             return 0;
         case Shape::huge_range:
-            return largest_of(element) * std::clamp(normal, -1.0F, 1.0F);
+            return largest_of(dtype) * std::clamp(normal, -1.0F, 1.0F);
         case Shape::subnormal:
             return least * std::round(normal * 9);
         case Shape::tiny:
-            return element == Element::f16 ? least * 40 * normal : normal * 0x1p-100F;
+            return dtype == Dtype::f16 ? least * 40 * normal : normal * 0x1p-100F;
         case Shape::outlier:
             return index % 97 == 50 ? 3000.0F : normal;
         case Shape::negative_zero:
@@ -109,46 +109,46 @@ inline float next_value(Shape shape, Element element, std::mt19937& random, std:
     return static_cast<float>(index % 16) - 4.0F;
 }
 
-inline void put(Element element, Buffer& raw, std::int64_t index, float value) {
+inline void put(Dtype dtype, Buffer& raw, std::int64_t index, float value) {
     std::uint32_t bits = arithmetic::bits_of(value);
-    if (element == Element::bf16) {
+    if (dtype == Dtype::bf16) {
         bits = arithmetic::to_bfloat(std::clamp(value, -0x1.fep127F, 0x1.fep127F));
-    } else if (element == Element::f16) {
+    } else if (dtype == Dtype::f16) {
         bits = arithmetic::to_half(value);
-    } else if (element == Element::u8) {
+    } else if (dtype == Dtype::u8) {
         bits &= 0xffU;
     }
-    auto const size = static_cast<std::size_t>(size_of(element));
+    auto const size = static_cast<std::size_t>(size_of(dtype));
     std::memcpy(raw.data() + static_cast<std::size_t>(index) * size, &bits, size);
 }
 
-inline float get(Element element, Buffer const& raw, std::int64_t index) {
+inline float get(Dtype dtype, Buffer const& raw, std::int64_t index) {
     std::uint32_t bits = 0;
-    auto const size = static_cast<std::size_t>(size_of(element));
+    auto const size = static_cast<std::size_t>(size_of(dtype));
     std::memcpy(&bits, raw.data() + static_cast<std::size_t>(index) * size, size);
-    if (element == Element::bf16) {
+    if (dtype == Dtype::bf16) {
         return arithmetic::from_bfloat(bits);
     }
-    return element == Element::f16 ? arithmetic::from_half(bits) : arithmetic::float_of(bits);
+    return dtype == Dtype::f16 ? arithmetic::from_half(bits) : arithmetic::float_of(bits);
 }
 
-inline Buffer values_of(Shape shape, Element element, std::int64_t count, unsigned seed = 1) {
+inline Buffer values_of(Shape shape, Dtype dtype, std::int64_t count, unsigned seed = 1) {
     std::mt19937 random(seed);
-    Buffer raw(static_cast<std::size_t>(count * size_of(element)));
+    Buffer raw(static_cast<std::size_t>(count * size_of(dtype)));
     for (std::int64_t i = 0; i < count; ++i) {
-        put(element, raw, i, next_value(shape, element, random, i));
+        put(dtype, raw, i, next_value(shape, dtype, random, i));
     }
     return raw;
 }
 
 /// The same with only 0 and one other value, for `mask`.
-inline Buffer mask_of(Element element, std::int64_t count, float other = 1.25F) {
+inline Buffer mask_of(Dtype dtype, std::int64_t count, float other = 1.25F) {
     std::mt19937 random(5);
-    Buffer raw(static_cast<std::size_t>(count * size_of(element)));
+    Buffer raw(static_cast<std::size_t>(count * size_of(dtype)));
     for (std::int64_t i = 0; i < count; ++i) {
-        put(element, raw, i, random() % 10 == 0 ? 0 : other);
+        put(dtype, raw, i, random() % 10 == 0 ? 0 : other);
     }
-    if (element == Element::u8) {
+    if (dtype == Dtype::u8) {
         for (std::byte& byte : raw) {
             byte = random() % 10 == 0 ? std::byte{} : std::byte{1};
         }
@@ -163,8 +163,8 @@ inline bool takes(Encoding const& encoding) {
 /// Bytes that `codec` can encode.
 inline Buffer input_for(Encoding const& encoding, Shape shape) {
     return encoding.codec.kind == CodecKind::mask
-               ? mask_of(encoding.element, encoding.count)
-               : values_of(shape, encoding.element, encoding.count);
+               ? mask_of(encoding.dtype, encoding.count)
+               : values_of(shape, encoding.dtype, encoding.count);
 }
 
 inline Buffer coded_by(
@@ -190,7 +190,7 @@ inline Buffer decoded_by(decltype(decode) form, Encoding const& encoding, Buffer
 
 inline std::string words_of(Encoding const& encoding, Shape shape = Shape::normal) {
     return to_text(encoding.codec) + " of " + std::to_string(encoding.count) + " " +
-           std::string(name_of(encoding.element)) + ", data " +
+           std::string(name_of(encoding.dtype)) + ", data " +
            std::to_string(static_cast<int>(shape));
 }
 

@@ -71,34 +71,32 @@ TEST(Codec, parameters_that_do_not_exist_have_no_size) {
           Codec{.kind = CodecKind::nf4, .bits = 4, .group = 64},
           Codec{.kind = CodecKind::mask, .group = 64},
           Codec{.kind = CodecKind::sign, .stochastic = true}}) {
-        Result<std::int64_t> const size = encoded_bytes({codec, Element::f32, 100});
+        Result<std::int64_t> const size = encoded_bytes({codec, Dtype::f32, 100});
         ASSERT_FALSE(size.ok());
         EXPECT_EQ(size.error().code, Errc::bad_argument);
     }
     EXPECT_EQ(
-        encoded_bytes({*parse_codec("nf4"), Element::f32, -1}).error().code, Errc::bad_argument
+        encoded_bytes({*parse_codec("nf4"), Dtype::f32, -1}).error().code, Errc::bad_argument
     );
-    EXPECT_EQ(encoded_bytes({*parse_codec("nf4"), Element::u8, 1}).error().code, Errc::unsupported);
-    EXPECT_EQ(
-        encoded_bytes({*parse_codec("sign"), Element::u8, 1}).error().code, Errc::unsupported
-    );
+    EXPECT_EQ(encoded_bytes({*parse_codec("nf4"), Dtype::u8, 1}).error().code, Errc::unsupported);
+    EXPECT_EQ(encoded_bytes({*parse_codec("sign"), Dtype::u8, 1}).error().code, Errc::unsupported);
 }
 
 TEST(Codec, sizes_are_what_the_format_page_says) {
-    auto const size = [](char const* text, Element element, std::int64_t count) {
-        return *encoded_bytes({*parse_codec(text), element, count});
+    auto const size = [](char const* text, Dtype dtype, std::int64_t count) {
+        return *encoded_bytes({*parse_codec(text), dtype, count});
     };
-    EXPECT_EQ(size("affine4", Element::f32, 1 << 18), 64 + 2048 * 8 + (1 << 17));
-    EXPECT_EQ(size("affine4:absmax", Element::bf16, 1 << 18), 64 + 2048 * 2 + (1 << 17));
-    EXPECT_EQ(size("affine3:group=32", Element::f16, 1024), 64 + 32 * 4 + 1024 * 3 / 8);
-    EXPECT_EQ(size("affine8", Element::f32, 1), 64 + 64 + 32);
-    EXPECT_EQ(size("nf4", Element::f32, 1024 + 33), 64 + 128 + 512 + 32);
-    EXPECT_EQ(size("mask", Element::u8, 1 << 20), 64 + 64 + (1 << 17));
-    EXPECT_EQ(size("sign", Element::f32, 4096), 64 + 512);
-    EXPECT_EQ(size("identity", Element::f32, 100), 64 + 400);
-    EXPECT_EQ(size("lossless", Element::f32, 100), 64 + 4 + 400);
-    EXPECT_EQ(size("lossless", Element::f32, 1 << 16), 64 + 2 * 4 + (1 << 18));
-    EXPECT_EQ(size("affine4", Element::f32, 0), 64);
+    EXPECT_EQ(size("affine4", Dtype::f32, 1 << 18), 64 + 2048 * 8 + (1 << 17));
+    EXPECT_EQ(size("affine4:absmax", Dtype::bf16, 1 << 18), 64 + 2048 * 2 + (1 << 17));
+    EXPECT_EQ(size("affine3:group=32", Dtype::f16, 1024), 64 + 32 * 4 + 1024 * 3 / 8);
+    EXPECT_EQ(size("affine8", Dtype::f32, 1), 64 + 64 + 32);
+    EXPECT_EQ(size("nf4", Dtype::f32, 1024 + 33), 64 + 128 + 512 + 32);
+    EXPECT_EQ(size("mask", Dtype::u8, 1 << 20), 64 + 64 + (1 << 17));
+    EXPECT_EQ(size("sign", Dtype::f32, 4096), 64 + 512);
+    EXPECT_EQ(size("identity", Dtype::f32, 100), 64 + 400);
+    EXPECT_EQ(size("lossless", Dtype::f32, 100), 64 + 4 + 400);
+    EXPECT_EQ(size("lossless", Dtype::f32, 1 << 16), 64 + 2 * 4 + (1 << 18));
+    EXPECT_EQ(size("affine4", Dtype::f32, 0), 64);
 }
 
 TEST(Codec, only_what_cannot_give_back_every_bit_is_lossy) {

@@ -124,7 +124,7 @@ Result<Codec> parse_codec(std::string_view text) {
         }
         rest.remove_prefix(word.size());
     }
-    Result<std::int64_t> const possible = encoded_bytes({codec, Element::f32, 0});
+    Result<std::int64_t> const possible = encoded_bytes({codec, Dtype::f32, 0});
     if (!possible.ok()) {
         return unknown(text, possible.error().what);
     }

@@ -117,43 +117,43 @@ struct Planes {
     }
 };
 
-template <Element kElement, typename Coder, bool kTwo, bool kPastCaches>
+template <Dtype kDtype, typename Coder, bool kTwo, bool kPastCaches>
 HWY_INLINE void decode_one(
-    Job const& job, std::byte const* ends, std::byte const* codes, std::byte* raw
+    Job const& job, std::byte const* ranges, std::byte const* codes, std::byte* raw
 ) {
     Planes<kTwo> const planes(job, codes);
     int const group = job.group();
     int const run = std::min(group, planes.run());
-    std::int64_t const ends_bytes = ends_of_group(job.codec, kElement);
-    for (int first = 0; first < kChunk; first += group, ends += ends_bytes) {
-        float const end = load_end<kElement>(ends, 0);
-        float const high = job.centred ? end : load_end<kElement>(ends, 1);
-        float const low = job.centred ? -end : end;
-        Scale const scale = arithmetic::scale_of(low, high, job.steps, job.centred);
+    std::int64_t const range_bytes = range_bytes_of_group(job.codec, kDtype);
+    for (int first = 0; first < kChunk; first += group, ranges += range_bytes) {
+        float const stored = load_limit<kDtype>(ranges, 0);
+        float const high = job.symmetric ? stored : load_limit<kDtype>(ranges, 1);
+        float const low = job.symmetric ? -stored : stored;
+        Scale const scale = arithmetic::scale_of(low, high, job.steps, job.symmetric);
         if (scale.up != 1.0F) {
-            decode_group(job, {first, group, kChunk}, ends, codes, raw);
+            decode_group(job, {first, group, kChunk}, ranges, codes, raw);
             continue;
         }
         Grid const grid(job, scale);
         for (int begin = first; begin < first + group; begin += run) {
             for (int i = begin; i < begin + run; i += kLanes) {
                 F const value = Coder::value(grid, planes.codes(i));
-                store<kElement, kPastCaches>(value, raw, i);
+                store<kDtype, kPastCaches>(value, raw, i);
             }
         }
     }
 }
 
-template <Element kElement, typename Coder, bool kTwo, bool kPastCaches>
+template <Dtype kDtype, typename Coder, bool kTwo, bool kPastCaches>
 void decode_all(Job const& job, ChunksToDecode const& chunks) {
-    std::int64_t const ends = kChunk / job.group() * ends_of_group(job.codec, kElement);
+    std::int64_t const range_bytes = kChunk / job.group() * range_bytes_of_group(job.codec, kDtype);
     std::int64_t const codes = kChunk / 8 * code_bits(job.codec);
     for (std::int64_t i = 0; i < chunks.count; ++i) {
-        decode_one<kElement, Coder, kTwo, kPastCaches>(
+        decode_one<kDtype, Coder, kTwo, kPastCaches>(
             job,
-            chunks.ends + i * ends,
+            chunks.ranges + i * range_bytes,
             chunks.codes + i * codes,
-            chunks.raw + i * kChunk * size_of(kElement)
+            chunks.raw + i * kChunk * size_of(kDtype)
         );
     }
     if constexpr (kPastCaches) {
@@ -161,45 +161,45 @@ void decode_all(Job const& job, ChunksToDecode const& chunks) {
     }
 }
 
-template <Element kElement, typename Coder, bool kTwo>
+template <Dtype kDtype, typename Coder, bool kTwo>
 void decode_either(Job const& job, ChunksToDecode const& chunks) {
     bool const aligned = reinterpret_cast<std::uintptr_t>(chunks.raw) % 64 == 0;
     if (chunks.past_caches && aligned) {
-        decode_all<kElement, Coder, kTwo, true>(job, chunks);
+        decode_all<kDtype, Coder, kTwo, true>(job, chunks);
     } else {
-        decode_all<kElement, Coder, kTwo, false>(job, chunks);
+        decode_all<kDtype, Coder, kTwo, false>(job, chunks);
     }
 }
 
-template <Element kElement>
+template <Dtype kDtype>
 void decode_kind(Job const& job, ChunksToDecode const& chunks) {
     switch (job.codec.kind) {
         case CodecKind::fp8_e4m3:
-            return decode_either<kElement, Fp8<3, 7>, false>(job, chunks);
+            return decode_either<kDtype, Fp8<3, 7>, false>(job, chunks);
         case CodecKind::fp8_e5m2:
-            return decode_either<kElement, Fp8<2, 15>, false>(job, chunks);
+            return decode_either<kDtype, Fp8<2, 15>, false>(job, chunks);
         case CodecKind::nf4:
-            return decode_either<kElement, Nf4, false>(job, chunks);
+            return decode_either<kDtype, Nf4, false>(job, chunks);
         default:
             break;
     }
     if (job.planes.high > 0) {
-        return decode_either<kElement, Affine, true>(job, chunks);
+        return decode_either<kDtype, Affine, true>(job, chunks);
     }
-    return decode_either<kElement, Affine, false>(job, chunks);
+    return decode_either<kDtype, Affine, false>(job, chunks);
 }
 
 void decode_groups(Job const& job, ChunksToDecode const& chunks) {
-    switch (job.element) {
-        case Element::bf16:
-            return decode_kind<Element::bf16>(job, chunks);
-        case Element::f16:
-            return decode_kind<Element::f16>(job, chunks);
-        case Element::f32:
-        case Element::u8:
+    switch (job.dtype) {
+        case Dtype::bf16:
+            return decode_kind<Dtype::bf16>(job, chunks);
+        case Dtype::f16:
+            return decode_kind<Dtype::f16>(job, chunks);
+        case Dtype::f32:
+        case Dtype::u8:
             break;
     }
-    return decode_kind<Element::f32>(job, chunks);
+    return decode_kind<Dtype::f32>(job, chunks);
 }
 
 #endif  // !SPILLWAY_CODEC_PLAIN

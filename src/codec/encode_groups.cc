@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Groups to codes: one pass over a group for its ends, one for its codes while it is in the first
+// Groups to codes: one pass over a group for its range, one for its codes while it is in the first
 // cache.
 
 // clang-format off: each target includes this file anew by the third line of these
@@ -42,17 +42,17 @@ struct Stats {
     bool numbers = false;  ///< false: perhaps one is none
 };
 
-template <Element kElement>
+template <Dtype kDtype>
 HWY_INLINE Stats stats_of(std::byte const* raw, int count) {
-    F low = load<kElement>(raw, 0);
+    F low = load<kDtype>(raw, 0);
     F high = low;
     F sum = hn::Zero(Floats());  // of any NaN or infinity is none either
     F low_too = low;
     F high_too = low;
     F sum_too = sum;
     for (int i = 0; i < count; i += 2 * kLanes) {
-        F const one = load<kElement>(raw, i);
-        F const two = load<kElement>(raw, i + kLanes);
+        F const one = load<kDtype>(raw, i);
+        F const two = load<kDtype>(raw, i + kLanes);
         low = hn::Min(low, one);
         high = hn::Max(high, one);
         sum = hn::Add(sum, one);
@@ -66,7 +66,7 @@ HWY_INLINE Stats stats_of(std::byte const* raw, int count) {
     stats.low = hn::GetLane(hn::MinOfLanes(Floats(), hn::Min(low, low_too))) + 0.0F;
     stats.high = hn::GetLane(hn::MaxOfLanes(Floats(), hn::Max(high, high_too))) + 0.0F;
     stats.numbers = hn::AllTrue(Floats(), hn::Eq(total, zero));
-    if constexpr (kElement == Element::f16) {
+    if constexpr (kDtype == Dtype::f16) {
         stats.numbers = stats.low > -65536.0F && stats.high < 65536.0F;
     }
     return stats;
@@ -186,7 +186,7 @@ struct Planes {
     }
 };
 
-template <Element kElement, typename Coder, bool kTwo>
+template <Dtype kDtype, typename Coder, bool kTwo>
 HWY_INLINE void encode_run(
     Coder const& coder, Planes<kTwo> const& planes, std::byte const* raw, int first, int count
 ) {
@@ -194,8 +194,8 @@ HWY_INLINE void encode_run(
         for (int lane = i; lane < i + 16; lane += kLanes) {
             W one = hn::Zero(Words());
             W two = hn::Zero(Words());
-            F const value_one = load<kElement>(raw, lane);
-            F const value_two = load<kElement>(raw, lane + 16);
+            F const value_one = load<kDtype>(raw, lane);
+            F const value_two = load<kDtype>(raw, lane + 16);
             coder.codes(value_one, value_two, lane, one, two);
             planes.add(one, lane);
             planes.add(two, lane + 16);
@@ -212,51 +212,51 @@ HWY_INLINE void ask_for(std::byte const* raw, std::int64_t bytes) {
 /// A chunk has at most this many groups.
 constexpr int kMostGroups = kChunk / 32;
 
-/// The ends of all groups of a chunk, and what follows from them, before any is encoded: nothing
+/// The ranges of all groups of a chunk, and what follows from them, before any is encoded: nothing
 /// that takes long is waited for then.
-template <Element kElement>
+template <Dtype kDtype>
 HWY_INLINE void look_at(
-    Job const& job, std::byte const* raw, std::byte* ends, Scale* scales, bool* rare
+    Job const& job, std::byte const* raw, std::byte* ranges, Scale* scales, bool* rare
 ) {
     int const group = job.group();
-    std::int64_t const group_bytes = group * size_of(kElement);
+    std::int64_t const group_bytes = group * size_of(kDtype);
     Stats stats[kMostGroups];
     for (int i = 0; i < kChunk / group; ++i) {
         ask_for(raw + i * group_bytes, group_bytes);
-        stats[i] = stats_of<kElement>(raw + i * group_bytes, group);
+        stats[i] = stats_of<kDtype>(raw + i * group_bytes, group);
     }
     for (int i = 0; i < kChunk / group; ++i) {
         auto [low, high, numbers] = stats[i];
-        if (job.centred) {
+        if (job.symmetric) {
             high = arithmetic::magnitude_of(low, high);
             low = -high;
-            store_end<kElement>(high, ends, i);
+            store_limit<kDtype>(high, ranges, i);
         } else {
-            store_end<kElement>(low, ends, 2 * i);
-            store_end<kElement>(high, ends, 2 * i + 1);
+            store_limit<kDtype>(low, ranges, 2 * i);
+            store_limit<kDtype>(high, ranges, 2 * i + 1);
         }
-        scales[i] = arithmetic::scale_of(low, high, job.steps, job.centred);
+        scales[i] = arithmetic::scale_of(low, high, job.steps, job.symmetric);
         rare[i] = !numbers || scales[i].up != 1.0F;
     }
 }
 
 /// Returns the first element that cannot be coded; -1: all are.
-template <Element kElement, typename Coder, bool kTwo>
+template <Dtype kDtype, typename Coder, bool kTwo>
 HWY_INLINE int encode_one(
-    Job const& job, Key key, std::byte const* raw, std::byte* ends, std::uint32_t* words
+    Job const& job, Key key, std::byte const* raw, std::byte* ranges, std::uint32_t* words
 ) {
     Planes<kTwo> const planes(job, words);
     int const group = job.group();
     int const run = std::min(group, planes.run());
     Scale scales[kMostGroups];
     bool rare[kMostGroups];
-    look_at<kElement>(job, raw, ends, scales, rare);
+    look_at<kDtype>(job, raw, ranges, scales, rare);
     for (int i = 0; i < kChunk / group; ++i) {
         int const first = i * group;
         if (rare[i]) {
-            std::byte* const own_ends = ends + i * ends_of_group(job.codec, kElement);
+            std::byte* const own_range = ranges + i * range_bytes_of_group(job.codec, kDtype);
             auto* const codes = reinterpret_cast<std::byte*>(words);
-            int const bad = encode_group(job, key, {first, group, kChunk}, raw, own_ends, codes);
+            int const bad = encode_group(job, key, {first, group, kChunk}, raw, own_range, codes);
             if (bad >= 0) {
                 return bad;
             }
@@ -264,24 +264,24 @@ HWY_INLINE int encode_one(
         }
         Coder const coder(job, scales[i], key);
         for (int begin = first; begin < first + group; begin += run) {
-            encode_run<kElement>(coder, planes, raw, begin, run);
+            encode_run<kDtype>(coder, planes, raw, begin, run);
         }
     }
     return -1;
 }
 
-template <Element kElement, typename Coder, bool kTwo>
+template <Dtype kDtype, typename Coder, bool kTwo>
 std::int64_t encode_all(Job const& job, ChunksToEncode const& chunks) {
     alignas(64) std::uint32_t words[kChunk * 8 / 32];
     std::size_t const bytes = static_cast<std::size_t>(kChunk / 8 * code_bits(job.codec));
-    std::int64_t const ends = kChunk / job.group() * ends_of_group(job.codec, kElement);
+    std::int64_t const range_bytes = kChunk / job.group() * range_bytes_of_group(job.codec, kDtype);
     for (std::int64_t i = 0; i < chunks.count; ++i) {
         std::memset(words, 0, bytes);
-        int const bad = encode_one<kElement, Coder, kTwo>(
+        int const bad = encode_one<kDtype, Coder, kTwo>(
             job,
             arithmetic::key_of(job.seed, chunks.first + i),
-            chunks.raw + i * kChunk * size_of(kElement),
-            chunks.ends + i * ends,
+            chunks.raw + i * kChunk * size_of(kDtype),
+            chunks.ranges + i * range_bytes,
             words
         );
         if (bad >= 0) {
@@ -292,38 +292,38 @@ std::int64_t encode_all(Job const& job, ChunksToEncode const& chunks) {
     return -1;
 }
 
-template <Element kElement>
+template <Dtype kDtype>
 std::int64_t encode_kind(Job const& job, ChunksToEncode const& chunks) {
     bool const two = job.planes.high > 0;
     switch (job.codec.kind) {
         case CodecKind::fp8_e4m3:
-            return encode_all<kElement, Fp8<3, 7>, false>(job, chunks);
+            return encode_all<kDtype, Fp8<3, 7>, false>(job, chunks);
         case CodecKind::fp8_e5m2:
-            return encode_all<kElement, Fp8<2, 15>, false>(job, chunks);
+            return encode_all<kDtype, Fp8<2, 15>, false>(job, chunks);
         case CodecKind::nf4:
-            return encode_all<kElement, Nf4, false>(job, chunks);
+            return encode_all<kDtype, Nf4, false>(job, chunks);
         default:
             break;
     }
     if (job.codec.stochastic) {
-        return two ? encode_all<kElement, Affine<true>, true>(job, chunks)
-                   : encode_all<kElement, Affine<true>, false>(job, chunks);
+        return two ? encode_all<kDtype, Affine<true>, true>(job, chunks)
+                   : encode_all<kDtype, Affine<true>, false>(job, chunks);
     }
-    return two ? encode_all<kElement, Affine<false>, true>(job, chunks)
-               : encode_all<kElement, Affine<false>, false>(job, chunks);
+    return two ? encode_all<kDtype, Affine<false>, true>(job, chunks)
+               : encode_all<kDtype, Affine<false>, false>(job, chunks);
 }
 
 std::int64_t encode_groups(Job const& job, ChunksToEncode const& chunks) {
-    switch (job.element) {
-        case Element::bf16:
-            return encode_kind<Element::bf16>(job, chunks);
-        case Element::f16:
-            return encode_kind<Element::f16>(job, chunks);
-        case Element::f32:
-        case Element::u8:
+    switch (job.dtype) {
+        case Dtype::bf16:
+            return encode_kind<Dtype::bf16>(job, chunks);
+        case Dtype::f16:
+            return encode_kind<Dtype::f16>(job, chunks);
+        case Dtype::f32:
+        case Dtype::u8:
             break;
     }
-    return encode_kind<Element::f32>(job, chunks);
+    return encode_kind<Dtype::f32>(job, chunks);
 }
 
 #endif  // !SPILLWAY_CODEC_PLAIN

@@ -19,8 +19,8 @@ void decode_groups(Job const& job, ChunksToDecode const& chunks);
 std::int64_t encode_flags(Job const& job, ChunksToEncode const& chunks);
 void decode_flags(Job const& job, ChunksToDecode const& chunks);
 void copy_past_caches(std::byte const* from, std::byte* to, std::size_t bytes);
-void shuffle(Element element, std::int64_t count, std::byte const* raw, std::byte* planes);
-void unshuffle(Element element, std::int64_t count, std::byte const* planes, std::byte* raw);
+void shuffle(Dtype dtype, std::int64_t count, std::byte const* raw, std::byte* planes);
+void unshuffle(Dtype dtype, std::int64_t count, std::byte const* planes, std::byte* raw);
 
 }  // namespace fast
 

@@ -44,9 +44,9 @@ class Fast : public testing::TestWithParam<std::int64_t> {};
 TEST_P(Fast, encodes_the_plain_bits) {
     Vectors const vectors(GetParam());
     for (Codec const& codec : all_codecs()) {
-        for (Element const element : kElements) {
+        for (Dtype const dtype : kDtypes) {
             for (std::int64_t const count : {0, 5, 1024, 65 * 1024 + 333}) {
-                Encoding const encoding{codec, element, count};
+                Encoding const encoding{codec, dtype, count};
                 if (!takes(encoding)) {
                     continue;
                 }
@@ -61,8 +61,8 @@ TEST_P(Fast, encodes_the_plain_bits) {
 TEST_P(Fast, encodes_and_decodes_the_plain_bits_whatever_the_data) {
     Vectors const vectors(GetParam());
     for (Codec const& codec : all_codecs()) {
-        for (Element const element : kElements) {
-            Encoding const encoding{codec, element, 2 * 1024 + 77};
+        for (Dtype const dtype : kDtypes) {
+            Encoding const encoding{codec, dtype, 2 * 1024 + 77};
             if (!takes(encoding)) {
                 continue;
             }
@@ -88,8 +88,8 @@ std::span<std::byte> aligned(Buffer& room, std::size_t off, std::size_t bytes) {
 TEST_P(Fast, gives_the_plain_bits_past_the_caches) {
     Vectors const vectors(GetParam());
     for (char const* const text : {"affine4", "affine3:absmax"}) {
-        for (Element const element : {Element::f32, Element::bf16, Element::f16}) {
-            Encoding const encoding{*parse_codec(text), element, (4 << 20) / size_of(element) + 1};
+        for (Dtype const dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+            Encoding const encoding{*parse_codec(text), dtype, (4 << 20) / size_of(dtype) + 1};
             Buffer const raw = input_for(encoding, Shape::outlier);
             Buffer const coded = coded_by(encode_reference, encoding, raw);
             Buffer const back = decoded_by(decode_reference, encoding, coded);
@@ -114,12 +114,12 @@ TEST_P(Fast, refuses_the_same_element_with_the_same_words) {
         if (codec.kind == CodecKind::identity || codec.kind == CodecKind::lossless) {
             continue;
         }
-        for (Element const element : {Element::f32, Element::bf16, Element::f16}) {
+        for (Dtype const dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
             for (std::int64_t const index : {0, 40, 1023, 3000}) {
-                Encoding const encoding{codec, element, 4096};
+                Encoding const encoding{codec, dtype, 4096};
                 Buffer raw = input_for(encoding, Shape::normal);
                 float const infinity = -std::numeric_limits<float>::infinity();
-                put(Element::f32, raw, index * size_of(element) / 4, infinity);
+                put(Dtype::f32, raw, index * size_of(dtype) / 4, infinity);
                 Buffer coded(static_cast<std::size_t>(*encoded_bytes(encoding)));
                 Result<std::int64_t> const fast = encode(encoding, raw, coded, 0);
                 Result<std::int64_t> const plain = encode_reference(encoding, raw, coded, 0);
@@ -142,10 +142,10 @@ INSTANTIATE_TEST_SUITE_P(
 );
 
 TEST(Fast, numbers_whose_sum_is_none_are_numbers) {
-    Encoding const encoding{*parse_codec("affine8"), Element::f32, 2048};
+    Encoding const encoding{*parse_codec("affine8"), Dtype::f32, 2048};
     Buffer raw(static_cast<std::size_t>(encoding.raw_bytes()));
     for (std::int64_t i = 0; i < encoding.count; ++i) {
-        put(Element::f32, raw, i, 0x1.8p126F + (i % 2 == 0 ? 0x1p110F : 0));
+        put(Dtype::f32, raw, i, 0x1.8p126F + (i % 2 == 0 ? 0x1p110F : 0));
     }
     Buffer const coded = coded_by(encode, encoding, raw);
     EXPECT_EQ(coded, coded_by(encode_reference, encoding, raw));

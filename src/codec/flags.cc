@@ -37,7 +37,7 @@ constexpr int kWords = kChunk / 32;
 struct MaskFlags {
     W other;
 
-    template <Element kElement>
+    template <Dtype kDtype>
     static MaskFlags of(Job const& job) {
         return {all(job.other)};
     }
@@ -55,12 +55,12 @@ struct SignFlags {
     W exponent;
     W sign;
 
-    template <Element kElement>
+    template <Dtype kDtype>
     static SignFlags of(Job const& /*job*/) {
-        constexpr int kSign = kElement == Element::f32 ? 31 : 15;
-        constexpr std::uint32_t kExponent = kElement == Element::f32    ? 0x7f800000U
-                                            : kElement == Element::bf16 ? 0x7f80U
-                                                                        : 0x7c00U;
+        constexpr int kSign = kDtype == Dtype::f32 ? 31 : 15;
+        constexpr std::uint32_t kExponent = kDtype == Dtype::f32    ? 0x7f800000U
+                                            : kDtype == Dtype::bf16 ? 0x7f80U
+                                                                    : 0x7c00U;
         return {all(kExponent), all(1U << kSign)};
     }
     HWY_INLINE W flag(W bits, W& bad) const {
@@ -74,13 +74,13 @@ struct SignFlags {
 };
 
 /// Whether all elements of the chunk have a flag.
-template <Element kElement, typename Flags>
+template <Dtype kDtype, typename Flags>
 HWY_INLINE bool encode_one(Flags const& flags, std::byte const* raw, std::byte* codes) {
     W bad = hn::Zero(Words());
     for (int word = 0; word < kWords; word += kLanes) {
         W packed = hn::Zero(Words());
         for (int bit = 0; bit < 32; ++bit) {
-            W const flag = flags.flag(load_bits<kElement>(raw, bit * kWords + word), bad);
+            W const flag = flags.flag(load_bits<kDtype>(raw, bit * kWords + word), bad);
             packed = hn::Or(packed, hn::ShiftLeftSame(flag, bit));
         }
         hn::StoreU(packed, Words(), reinterpret_cast<std::uint32_t*>(codes) + word);
@@ -88,72 +88,72 @@ HWY_INLINE bool encode_one(Flags const& flags, std::byte const* raw, std::byte* 
     return hn::AllTrue(Words(), hn::Eq(bad, hn::Zero(Words())));
 }
 
-template <Element kElement, typename Flags>
+template <Dtype kDtype, typename Flags>
 std::int64_t encode_all(Job const& job, ChunksToEncode const& chunks) {
-    Flags const flags = Flags::template of<kElement>(job);
+    Flags const flags = Flags::template of<kDtype>(job);
     for (std::int64_t i = 0; i < chunks.count; ++i) {
-        std::byte const* const raw = chunks.raw + i * kChunk * size_of(kElement);
+        std::byte const* const raw = chunks.raw + i * kChunk * size_of(kDtype);
         std::byte* const codes = chunks.codes + i * kWords * 4;
-        if (!encode_one<kElement>(flags, raw, codes)) {
+        if (!encode_one<kDtype>(flags, raw, codes)) {
             return i * kChunk + encode_chunk(job, 0, kChunk, raw, nullptr, codes);
         }
     }
     return -1;
 }
 
-template <Element kElement>
+template <Dtype kDtype>
 std::int64_t encode_kind(Job const& job, ChunksToEncode const& chunks) {
-    if constexpr (kElement != Element::u8) {
+    if constexpr (kDtype != Dtype::u8) {
         if (job.codec.kind == CodecKind::sign) {
-            return encode_all<kElement, SignFlags>(job, chunks);
+            return encode_all<kDtype, SignFlags>(job, chunks);
         }
     }
-    return encode_all<kElement, MaskFlags>(job, chunks);
+    return encode_all<kDtype, MaskFlags>(job, chunks);
 }
 
-template <Element kElement>
+template <Dtype kDtype>
 void decode_all(Job const& job, ChunksToDecode const& chunks) {
     W const other = all(job.other);
     W const one = all(1U);
     for (std::int64_t i = 0; i < chunks.count; ++i) {
         auto const* const codes =
             reinterpret_cast<std::uint32_t const*>(chunks.codes + i * kWords * 4);
-        std::byte* const raw = chunks.raw + i * kChunk * size_of(kElement);
+        std::byte* const raw = chunks.raw + i * kChunk * size_of(kDtype);
         for (int bit = 0; bit < 32; ++bit) {
             for (int word = 0; word < kWords; word += kLanes) {
                 W const flag = codes_in(codes + word, bit, one);
                 W const mask = hn::Sub(hn::Zero(Words()), flag);
-                store_bits<kElement, false>(hn::And(mask, other), raw, bit * kWords + word);
+                store_bits<kDtype, false>(hn::And(mask, other), raw, bit * kWords + word);
             }
         }
     }
 }
 
 std::int64_t encode_flags(Job const& job, ChunksToEncode const& chunks) {
-    switch (job.element) {
-        case Element::f32:
-            return encode_kind<Element::f32>(job, chunks);
-        case Element::bf16:
-            return encode_kind<Element::bf16>(job, chunks);
-        case Element::f16:
-            return encode_kind<Element::f16>(job, chunks);
-        case Element::u8:
+    switch (job.dtype) {
+        case Dtype::f32:
+            return encode_kind<Dtype::f32>(job, chunks);
+        case Dtype::bf16:
+            return encode_kind<Dtype::bf16>(job, chunks);
+        case Dtype::f16:
+            return encode_kind<Dtype::f16>(job, chunks);
+        case Dtype::u8:
             break;
     }
-    return encode_kind<Element::u8>(job, chunks);
+    return encode_kind<Dtype::u8>(job, chunks);
 }
 
 void decode_flags(Job const& job, ChunksToDecode const& chunks) {
-    switch (job.element) {
-        case Element::f32:
-            return decode_all<Element::f32>(job, chunks);
-        case Element::bf16:
-        case Element::f16:
-            return decode_all<Element::bf16>(job, chunks);
-        case Element::u8:
+    switch (job.dtype) {
+        case Dtype::f32:
+            return decode_all<Dtype::f32>(job, chunks);
+        case Dtype::bf16:
+        case Dtype::f16:
+            return decode_all<Dtype::bf16>(job, chunks);
+        case Dtype::u8:
             break;
     }
-    return decode_all<Element::u8>(job, chunks);
+    return decode_all<Dtype::u8>(job, chunks);
 }
 
 #endif  // !SPILLWAY_CODEC_PLAIN

@@ -107,11 +107,11 @@ HWY_INLINE F with_sign_at(F magnitude, W code) {
 // Elements.
 
 /// Bits of elements from `index` on, each in a word.
-template <Element kElement>
+template <Dtype kDtype>
 HWY_INLINE W load_bits(std::byte const* raw, std::int64_t index) {
-    if constexpr (kElement == Element::f32) {
+    if constexpr (kDtype == Dtype::f32) {
         return hn::LoadU(Words(), reinterpret_cast<std::uint32_t const*>(raw) + index);
-    } else if constexpr (kElement == Element::u8) {
+    } else if constexpr (kDtype == Dtype::u8) {
         auto const* const octets = reinterpret_cast<std::uint8_t const*>(raw) + index;
         return hn::PromoteTo(Words(), hn::LoadU(Octets(), octets));
     } else {
@@ -120,12 +120,12 @@ HWY_INLINE W load_bits(std::byte const* raw, std::int64_t index) {
     }
 }
 
-template <Element kElement>
+template <Dtype kDtype>
 HWY_INLINE F load(std::byte const* raw, std::int64_t index) {
-    W const bits = load_bits<kElement>(raw, index);
-    if constexpr (kElement == Element::bf16) {
+    W const bits = load_bits<kDtype>(raw, index);
+    if constexpr (kDtype == Dtype::bf16) {
         return as_floats(hn::ShiftLeft<16>(bits));
-    } else if constexpr (kElement == Element::f16) {
+    } else if constexpr (kDtype == Dtype::f16) {
         return with_sign_at<15>(from_small<10, 15>(hn::And(bits, all(0x7fffU))), bits);
     } else {
         return as_floats(bits);
@@ -143,12 +143,12 @@ HWY_INLINE void store_lanes(Tag tag, Vector vector, Lane* to) {
     }
 }
 
-template <Element kElement, bool kPastCaches>
+template <Dtype kDtype, bool kPastCaches>
 HWY_INLINE void store_bits(W bits, std::byte* raw, std::int64_t index) {
-    if constexpr (kElement == Element::f32) {
+    if constexpr (kDtype == Dtype::f32) {
         auto* const to = reinterpret_cast<std::uint32_t*>(raw) + index;
         store_lanes<kPastCaches>(Words(), bits, to);
-    } else if constexpr (kElement == Element::u8) {
+    } else if constexpr (kDtype == Dtype::u8) {
         auto* const to = reinterpret_cast<std::uint8_t*>(raw) + index;
         store_lanes<kPastCaches>(Octets(), hn::TruncateTo(Octets(), bits), to);
     } else {
@@ -157,42 +157,41 @@ HWY_INLINE void store_bits(W bits, std::byte* raw, std::int64_t index) {
     }
 }
 
-template <Element kElement, bool kPastCaches>
+template <Dtype kDtype, bool kPastCaches>
 HWY_INLINE void store(F value, std::byte* raw, std::int64_t index) {
     W bits = as_words(value);
-    if constexpr (kElement == Element::bf16) {
+    if constexpr (kDtype == Dtype::bf16) {
         W const odd = hn::And(hn::ShiftRight<16>(bits), all(1U));
         bits = hn::ShiftRight<16>(hn::Add(hn::Add(bits, all(0x7fffU)), odd));
-    } else if constexpr (kElement == Element::f16) {
+    } else if constexpr (kDtype == Dtype::f16) {
         bits = hn::Or(to_small<10, 15>(value), sign_at<15>(value));
     }
-    store_bits<kElement, kPastCaches>(bits, raw, index);
+    store_bits<kDtype, kPastCaches>(bits, raw, index);
 }
 
-// Ends of groups, one by one.
+// A group's range: its min and max, or its max alone.
 
-template <Element kElement>
-HWY_INLINE float load_end(std::byte const* ends, std::int64_t index) {
-    if constexpr (kElement == Element::f32) {
-        float end = 0;
-        std::memcpy(&end, ends + index * 4, sizeof end);
-        return end;
+template <Dtype kDtype>
+HWY_INLINE float load_limit(std::byte const* ranges, std::int64_t index) {
+    if constexpr (kDtype == Dtype::f32) {
+        float limit = 0;
+        std::memcpy(&limit, ranges + index * 4, sizeof limit);
+        return limit;
     } else {
         std::uint16_t half = 0;
-        std::memcpy(&half, ends + index * 2, sizeof half);
-        return kElement == Element::bf16 ? arithmetic::from_bfloat(half)
-                                         : arithmetic::from_half(half);
+        std::memcpy(&half, ranges + index * 2, sizeof half);
+        return kDtype == Dtype::bf16 ? arithmetic::from_bfloat(half) : arithmetic::from_half(half);
     }
 }
-template <Element kElement>
-HWY_INLINE void store_end(float end, std::byte* ends, std::int64_t index) {
-    if constexpr (kElement == Element::f32) {
-        std::memcpy(ends + index * 4, &end, sizeof end);
+template <Dtype kDtype>
+HWY_INLINE void store_limit(float limit, std::byte* ranges, std::int64_t index) {
+    if constexpr (kDtype == Dtype::f32) {
+        std::memcpy(ranges + index * 4, &limit, sizeof limit);
     } else {
         auto const half = static_cast<std::uint16_t>(
-            kElement == Element::bf16 ? arithmetic::to_bfloat(end) : arithmetic::to_half(end)
+            kDtype == Dtype::bf16 ? arithmetic::to_bfloat(limit) : arithmetic::to_half(limit)
         );
-        std::memcpy(ends + index * 2, &half, sizeof half);
+        std::memcpy(ranges + index * 2, &half, sizeof half);
     }
 }
 

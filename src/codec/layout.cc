@@ -50,12 +50,12 @@ int code_bits(Codec const& codec) {
     return 0;
 }
 
-std::int64_t ends_of_group(Codec const& codec, Element element) {
+std::int64_t range_bytes_of_group(Codec const& codec, Dtype dtype) {
     if (codec.group == 0) {
         return 0;
     }
     bool const two = codec.kind == CodecKind::affine && !codec.absmax;
-    return (two ? 2 : 1) * size_of(element);
+    return (two ? 2 : 1) * size_of(dtype);
 }
 
 int room_for(std::int64_t count) {
@@ -76,10 +76,10 @@ Layout layout_of(Encoding const& encoding) {
         layout.codes_bytes += divided_up(encoding.raw_bytes(), kPieceBytes) * kLengthBytes;
     }
     if (codec.kind == CodecKind::mask) {
-        layout.ends_bytes = padded(kValueBytes);
+        layout.range_bytes = padded(kValueBytes);
     } else if (codec.group > 0) {
         std::int64_t const groups = divided_up(encoding.count, codec.group);
-        layout.ends_bytes = padded(groups * ends_of_group(codec, encoding.element));
+        layout.range_bytes = padded(groups * range_bytes_of_group(codec, encoding.dtype));
     }
     return layout;
 }

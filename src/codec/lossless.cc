@@ -38,13 +38,13 @@ Workspace& workspace() {
 
 /// The length of a piece in zstd's form; 0: not shorter than it is.
 std::size_t compress_piece(
-    Kernels const& kernels, Element element, std::span<std::byte const> raw, std::byte* to
+    Kernels const& kernels, Dtype dtype, std::span<std::byte const> raw, std::byte* to
 ) {
     Workspace& work = workspace();
     if (work.compressor == nullptr) {
         return 0;
     }
-    kernels.shuffle(element, std::ssize(raw) / size_of(element), raw.data(), work.shuffled.data());
+    kernels.shuffle(dtype, std::ssize(raw) / size_of(dtype), raw.data(), work.shuffled.data());
     std::size_t const length = ZSTD_compressCCtx(
         work.compressor.get(), to, raw.size() - 1, work.shuffled.data(), raw.size(), kLevel
     );
@@ -52,10 +52,7 @@ std::size_t compress_piece(
 }
 
 bool decompress_piece(
-    Kernels const& kernels,
-    Element element,
-    std::span<std::byte const> codes,
-    std::span<std::byte> raw
+    Kernels const& kernels, Dtype dtype, std::span<std::byte const> codes, std::span<std::byte> raw
 ) {
     Workspace& work = workspace();
     if (work.decompressor == nullptr) {
@@ -67,25 +64,20 @@ bool decompress_piece(
     if (length != raw.size()) {
         return false;
     }
-    kernels.unshuffle(
-        element, std::ssize(raw) / size_of(element), work.shuffled.data(), raw.data()
-    );
+    kernels.unshuffle(dtype, std::ssize(raw) / size_of(dtype), work.shuffled.data(), raw.data());
     return true;
 }
 
 }  // namespace
 
 std::int64_t compress(
-    Kernels const& kernels,
-    Element element,
-    std::span<std::byte const> raw,
-    std::span<std::byte> codes
+    Kernels const& kernels, Dtype dtype, std::span<std::byte const> raw, std::span<std::byte> codes
 ) {
     std::byte* to = codes.data();
     while (!raw.empty()) {
         std::span<std::byte const> const piece = raw.first(std::min(kPiece, raw.size()));
         std::byte* const first = to + sizeof(std::uint32_t);
-        auto length = static_cast<std::uint32_t>(compress_piece(kernels, element, piece, first));
+        auto length = static_cast<std::uint32_t>(compress_piece(kernels, dtype, piece, first));
         std::uint32_t word = length;
         if (length == 0) {
             length = static_cast<std::uint32_t>(piece.size());
@@ -100,10 +92,7 @@ std::int64_t compress(
 }
 
 bool decompress(
-    Kernels const& kernels,
-    Element element,
-    std::span<std::byte const> codes,
-    std::span<std::byte> raw
+    Kernels const& kernels, Dtype dtype, std::span<std::byte const> codes, std::span<std::byte> raw
 ) {
     while (!raw.empty()) {
         std::span<std::byte> const piece = raw.first(std::min(kPiece, raw.size()));
@@ -120,7 +109,7 @@ bool decompress(
         }
         if (as_it_is) {
             std::memcpy(piece.data(), codes.data(), length);
-        } else if (!decompress_piece(kernels, element, codes.first(length), piece)) {
+        } else if (!decompress_piece(kernels, dtype, codes.first(length), piece)) {
             return false;
         }
         codes = codes.subspan(length);

@@ -11,18 +11,12 @@ namespace spillway {
 
 /// Bytes written to `codes`, which has room for every outcome.
 [[nodiscard]] std::int64_t compress(
-    Kernels const& kernels,
-    Element element,
-    std::span<std::byte const> raw,
-    std::span<std::byte> codes
+    Kernels const& kernels, Dtype dtype, std::span<std::byte const> raw, std::span<std::byte> codes
 );
 
 /// Whether `codes` are such pieces of exactly `raw`; they may be any bytes.
 [[nodiscard]] bool decompress(
-    Kernels const& kernels,
-    Element element,
-    std::span<std::byte const> codes,
-    std::span<std::byte> raw
+    Kernels const& kernels, Dtype dtype, std::span<std::byte const> codes, std::span<std::byte> raw
 );
 
 }  // namespace spillway

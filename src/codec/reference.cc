@@ -16,13 +16,13 @@ using arithmetic::Key;
 using arithmetic::Position;
 using arithmetic::Scale;
 
-std::uint32_t bits_at(Element element, std::byte const* raw, std::int64_t index) {
-    if (element == Element::f32) {
+std::uint32_t bits_at(Dtype dtype, std::byte const* raw, std::int64_t index) {
+    if (dtype == Dtype::f32) {
         std::uint32_t bits = 0;
         std::memcpy(&bits, raw + index * 4, sizeof bits);
         return bits;
     }
-    if (element == Element::u8) {
+    if (dtype == Dtype::u8) {
         return static_cast<std::uint32_t>(raw[index]);
     }
     std::uint16_t bits = 0;
@@ -30,10 +30,10 @@ std::uint32_t bits_at(Element element, std::byte const* raw, std::int64_t index)
     return bits;
 }
 
-void put_bits(Element element, std::byte* raw, std::int64_t index, std::uint32_t bits) {
-    if (element == Element::f32) {
+void put_bits(Dtype dtype, std::byte* raw, std::int64_t index, std::uint32_t bits) {
+    if (dtype == Dtype::f32) {
         std::memcpy(raw + index * 4, &bits, sizeof bits);
-    } else if (element == Element::u8) {
+    } else if (dtype == Dtype::u8) {
         raw[index] = static_cast<std::byte>(bits);
     } else {
         auto const half = static_cast<std::uint16_t>(bits);
@@ -103,9 +103,9 @@ float value_of(Job const& job, Scale const& scale, std::uint32_t code) {
 }
 
 /// The first of elements [first, first + count) that is no number; -1: all are.
-int find_no_number(Element element, std::byte const* raw, int first, int count) {
+int find_no_number(Dtype dtype, std::byte const* raw, int first, int count) {
     for (int i = first; i < first + count; ++i) {
-        if (!is_number(element, raw, i)) {
+        if (!is_number(dtype, raw, i)) {
             return i;
         }
     }
@@ -114,7 +114,7 @@ int find_no_number(Element element, std::byte const* raw, int first, int count) 
 
 int encode_mask(Job const& job, int count, std::byte const* raw, std::byte* codes) {
     for (int i = 0; i < count; ++i) {
-        std::uint32_t const bits = bits_at(job.element, raw, i);
+        std::uint32_t const bits = bits_at(job.dtype, raw, i);
         if (bits != 0 && bits != job.other) {
             return i;
         }
@@ -125,10 +125,10 @@ int encode_mask(Job const& job, int count, std::byte const* raw, std::byte* code
 
 int encode_sign(Job const& job, int count, std::byte const* raw, std::byte* codes) {
     for (int i = 0; i < count; ++i) {
-        if (!is_number(job.element, raw, i)) {
+        if (!is_number(job.dtype, raw, i)) {
             return i;
         }
-        put_code(job, codes, room_for(count), i, value_at(job.element, raw, i) > 0 ? 1 : 0);
+        put_code(job, codes, room_for(count), i, value_at(job.dtype, raw, i) > 0 ? 1 : 0);
     }
     return -1;
 }
@@ -136,7 +136,7 @@ int encode_sign(Job const& job, int count, std::byte const* raw, std::byte* code
 void decode_bits(Job const& job, int count, std::byte const* codes, std::byte* raw) {
     for (int i = 0; i < count; ++i) {
         bool const set = code_at(job, codes, room_for(count), i) != 0;
-        put_bits(job.element, raw, i, set ? job.other : 0);
+        put_bits(job.dtype, raw, i, set ? job.other : 0);
     }
 }
 
@@ -147,14 +147,14 @@ std::int64_t code_bytes(Job const& job, int room) {
 std::int64_t encode_chunks(Job const& job, ChunksToEncode const& chunks) {
     constexpr int kCount = arithmetic::kChunk;
     std::int64_t const groups = job.group() == 0 ? 0 : kCount / job.group();
-    std::int64_t const ends_bytes = groups * ends_of_group(job.codec, job.element);
+    std::int64_t const range_bytes = groups * range_bytes_of_group(job.codec, job.dtype);
     for (std::int64_t i = 0; i < chunks.count; ++i) {
         int const bad = encode_chunk(
             job,
             chunks.first + i,
             kCount,
             chunks.raw + i * kCount * job.element_bytes(),
-            chunks.ends + i * ends_bytes,
+            chunks.ranges + i * range_bytes,
             chunks.codes + i * code_bytes(job, kCount)
         );
         if (bad >= 0) {
@@ -167,12 +167,12 @@ std::int64_t encode_chunks(Job const& job, ChunksToEncode const& chunks) {
 void decode_chunks(Job const& job, ChunksToDecode const& chunks) {
     constexpr int kCount = arithmetic::kChunk;
     std::int64_t const groups = job.group() == 0 ? 0 : kCount / job.group();
-    std::int64_t const ends_bytes = groups * ends_of_group(job.codec, job.element);
+    std::int64_t const range_bytes = groups * range_bytes_of_group(job.codec, job.dtype);
     for (std::int64_t i = 0; i < chunks.count; ++i) {
         decode_chunk(
             job,
             kCount,
-            chunks.ends + i * ends_bytes,
+            chunks.ranges + i * range_bytes,
             chunks.codes + i * code_bytes(job, kCount),
             chunks.raw + i * kCount * job.element_bytes()
         );
@@ -183,8 +183,8 @@ void copy(std::byte const* from, std::byte* to, std::size_t bytes) {
     std::memcpy(to, from, bytes);
 }
 
-void shuffle(Element element, std::int64_t count, std::byte const* raw, std::byte* planes) {
-    std::int64_t const size = size_of(element);
+void shuffle(Dtype dtype, std::int64_t count, std::byte const* raw, std::byte* planes) {
+    std::int64_t const size = size_of(dtype);
     for (std::int64_t i = 0; i < count; ++i) {
         for (std::int64_t j = 0; j < size; ++j) {
             planes[j * count + i] = raw[i * size + j];
@@ -192,8 +192,8 @@ void shuffle(Element element, std::int64_t count, std::byte const* raw, std::byt
     }
 }
 
-void unshuffle(Element element, std::int64_t count, std::byte const* planes, std::byte* raw) {
-    std::int64_t const size = size_of(element);
+void unshuffle(Dtype dtype, std::int64_t count, std::byte const* planes, std::byte* raw) {
+    std::int64_t const size = size_of(dtype);
     for (std::int64_t i = 0; i < count; ++i) {
         for (std::int64_t j = 0; j < size; ++j) {
             raw[i * size + j] = planes[j * count + i];
@@ -203,38 +203,38 @@ void unshuffle(Element element, std::int64_t count, std::byte const* planes, std
 
 }  // namespace
 
-float value_at(Element element, std::byte const* raw, std::int64_t index) {
-    std::uint32_t const bits = bits_at(element, raw, index);
-    switch (element) {
-        case Element::bf16:
+float value_at(Dtype dtype, std::byte const* raw, std::int64_t index) {
+    std::uint32_t const bits = bits_at(dtype, raw, index);
+    switch (dtype) {
+        case Dtype::bf16:
             return arithmetic::from_bfloat(bits);
-        case Element::f16:
+        case Dtype::f16:
             return arithmetic::from_half(bits);
-        case Element::f32:
-        case Element::u8:
+        case Dtype::f32:
+        case Dtype::u8:
             break;
     }
     return arithmetic::float_of(bits);
 }
 
-void put_value(Element element, std::byte* raw, std::int64_t index, float value) {
+void put_value(Dtype dtype, std::byte* raw, std::int64_t index, float value) {
     std::uint32_t bits = arithmetic::bits_of(value);
-    if (element == Element::bf16) {
+    if (dtype == Dtype::bf16) {
         bits = arithmetic::to_bfloat(value);
-    } else if (element == Element::f16) {
+    } else if (dtype == Dtype::f16) {
         bits = arithmetic::to_half(value);
     }
-    put_bits(element, raw, index, bits);
+    put_bits(dtype, raw, index, bits);
 }
 
 Job job_of(Encoding const& encoding, std::uint64_t seed) {
     Codec const& codec = encoding.codec;
     Job job;
     job.codec = codec;
-    job.element = encoding.element;
+    job.dtype = encoding.dtype;
     job.seed = seed;
     job.planes = arithmetic::planes_of(code_bits(codec));
-    job.centred = codec.kind != CodecKind::affine || codec.absmax;
+    job.symmetric = codec.kind != CodecKind::affine || codec.absmax;
     switch (codec.kind) {
         case CodecKind::affine: {
             int const half = (1 << (codec.bits - 1)) - 1;  // codes on each side of absmax's 0
@@ -253,7 +253,7 @@ Job job_of(Encoding const& encoding, std::uint64_t seed) {
             job.steps = 2;
             break;
         case CodecKind::sign: {
-            put_value(job.element, reinterpret_cast<std::byte*>(&job.other), 0, 1.0F);
+            put_value(job.dtype, reinterpret_cast<std::byte*>(&job.other), 0, 1.0F);
             break;
         }
         case CodecKind::identity:
@@ -264,55 +264,55 @@ Job job_of(Encoding const& encoding, std::uint64_t seed) {
     return job;
 }
 
-bool is_number(Element element, std::byte const* raw, std::int64_t index) {
+bool is_number(Dtype dtype, std::byte const* raw, std::int64_t index) {
     constexpr std::uint32_t kExponents[] = {0x7f800000U, 0x7f80U, 0x7c00U, 0x100U};
-    std::uint32_t const exponent = kExponents[static_cast<std::size_t>(element)];
-    return (bits_at(element, raw, index) & exponent) != exponent;
+    std::uint32_t const exponent = kExponents[static_cast<std::size_t>(dtype)];
+    return (bits_at(dtype, raw, index) & exponent) != exponent;
 }
 
 int encode_group(
-    Job const& job, Key key, Group group, std::byte const* raw, std::byte* ends, std::byte* codes
+    Job const& job, Key key, Group group, std::byte const* raw, std::byte* ranges, std::byte* codes
 ) {
-    int const bad = find_no_number(job.element, raw, group.first, group.count);
+    int const bad = find_no_number(job.dtype, raw, group.first, group.count);
     if (bad >= 0) {
         return bad;
     }
-    float low = value_at(job.element, raw, group.first);
+    float low = value_at(job.dtype, raw, group.first);
     float high = low;
     for (int i = group.first + 1; i < group.first + group.count; ++i) {
-        float const value = value_at(job.element, raw, i);
+        float const value = value_at(job.dtype, raw, i);
         low = value < low ? value : low;
         high = value > high ? value : high;
     }
     low += 0.0F;  // of -0 makes 0, so that the order of elements does not matter
     high += 0.0F;
-    if (job.centred) {
+    if (job.symmetric) {
         high = arithmetic::magnitude_of(low, high);
         low = -high;
-        put_value(job.element, ends, 0, high);
+        put_value(job.dtype, ranges, 0, high);
     } else {
-        put_value(job.element, ends, 0, low);
-        put_value(job.element, ends, 1, high);
+        put_value(job.dtype, ranges, 0, low);
+        put_value(job.dtype, ranges, 1, high);
     }
-    Scale const scale = arithmetic::scale_of(low, high, job.steps, job.centred);
+    Scale const scale = arithmetic::scale_of(low, high, job.steps, job.symmetric);
     for (int i = group.first; i < group.first + group.count; ++i) {
         float const rounding = job.codec.stochastic ? arithmetic::random_rounding(key, i) : 0.5F;
-        float const value = value_at(job.element, raw, i);
+        float const value = value_at(job.dtype, raw, i);
         put_code(job, codes, group.room, i, code_of(job, scale, value, rounding));
     }
     return -1;
 }
 
 void decode_group(
-    Job const& job, Group group, std::byte const* ends, std::byte const* codes, std::byte* raw
+    Job const& job, Group group, std::byte const* ranges, std::byte const* codes, std::byte* raw
 ) {
-    float const first = value_at(job.element, ends, 0);
-    float const high = job.centred ? first : value_at(job.element, ends, 1);
-    float const low = job.centred ? -first : first;
-    Scale const scale = arithmetic::scale_of(low, high, job.steps, job.centred);
+    float const first = value_at(job.dtype, ranges, 0);
+    float const high = job.symmetric ? first : value_at(job.dtype, ranges, 1);
+    float const low = job.symmetric ? -first : first;
+    Scale const scale = arithmetic::scale_of(low, high, job.steps, job.symmetric);
     for (int i = group.first; i < group.first + group.count; ++i) {
         float const value = value_of(job, scale, code_at(job, codes, group.room, i));
-        put_value(job.element, raw, i, value);
+        put_value(job.dtype, raw, i, value);
     }
 }
 
@@ -321,7 +321,7 @@ int encode_chunk(
     std::int64_t number,
     int count,
     std::byte const* raw,
-    std::byte* ends,
+    std::byte* ranges,
     std::byte* codes
 ) {
     int const room = room_for(count);
@@ -335,17 +335,17 @@ int encode_chunk(
     Key const key = arithmetic::key_of(job.seed, number);
     for (int first = 0; first < count; first += job.group()) {
         Group const group{first, std::min(job.group(), count - first), room};
-        int const bad = encode_group(job, key, group, raw, ends, codes);
+        int const bad = encode_group(job, key, group, raw, ranges, codes);
         if (bad >= 0) {
             return bad;
         }
-        ends += ends_of_group(job.codec, job.element);
+        ranges += range_bytes_of_group(job.codec, job.dtype);
     }
     return -1;
 }
 
 void decode_chunk(
-    Job const& job, int count, std::byte const* ends, std::byte const* codes, std::byte* raw
+    Job const& job, int count, std::byte const* ranges, std::byte const* codes, std::byte* raw
 ) {
     if (job.codec.kind == CodecKind::mask || job.codec.kind == CodecKind::sign) {
         decode_bits(job, count, codes, raw);
@@ -354,8 +354,8 @@ void decode_chunk(
     int const room = room_for(count);
     for (int first = 0; first < count; first += job.group()) {
         Group const group{first, std::min(job.group(), count - first), room};
-        decode_group(job, group, ends, codes, raw);
-        ends += ends_of_group(job.codec, job.element);
+        decode_group(job, group, ranges, codes, raw);
+        ranges += range_bytes_of_group(job.codec, job.dtype);
     }
 }
 

@@ -12,8 +12,8 @@ namespace spillway {
 [[nodiscard]] Kernels const& reference_kernels();
 
 // One element, of any type but u8.
-[[nodiscard]] float value_at(Element element, std::byte const* raw, std::int64_t index);
-void put_value(Element element, std::byte* raw, std::int64_t index, float value);
+[[nodiscard]] float value_at(Dtype dtype, std::byte const* raw, std::int64_t index);
+void put_value(Dtype dtype, std::byte* raw, std::int64_t index, float value);
 
 /// Elements [first, first + count) of a chunk that lies at `raw` and has `room`.
 struct Group {
@@ -23,20 +23,20 @@ struct Group {
 };
 
 /// Whether one element's bits are a number: neither NaN nor infinite.
-[[nodiscard]] bool is_number(Element element, std::byte const* raw, std::int64_t index);
+[[nodiscard]] bool is_number(Dtype dtype, std::byte const* raw, std::int64_t index);
 
-/// Writes the group's ends and adds its codes to the chunk's, which are 0 there. Returns the first
+/// Writes the group's range and adds its codes to the chunk's, which are 0 there. Returns the first
 /// element of the chunk that cannot be coded; -1: all are.
 [[nodiscard]] int encode_group(
     Job const& job,
     arithmetic::Key key,
     Group group,
     std::byte const* raw,
-    std::byte* ends,
+    std::byte* ranges,
     std::byte* codes
 );
 void decode_group(
-    Job const& job, Group group, std::byte const* ends, std::byte const* codes, std::byte* raw
+    Job const& job, Group group, std::byte const* ranges, std::byte const* codes, std::byte* raw
 );
 
 /// A chunk of `count` elements, whole or not.
@@ -45,11 +45,11 @@ void decode_group(
     std::int64_t number,
     int count,
     std::byte const* raw,
-    std::byte* ends,
+    std::byte* ranges,
     std::byte* codes
 );
 void decode_chunk(
-    Job const& job, int count, std::byte const* ends, std::byte const* codes, std::byte* raw
+    Job const& job, int count, std::byte const* ranges, std::byte const* codes, std::byte* raw
 );
 
 }  // namespace spillway

@@ -16,16 +16,16 @@
 namespace spillway {
 namespace {
 
-void put_bits(Element element, Buffer& raw, std::int64_t index, std::uint32_t bits) {
-    auto const size = static_cast<std::size_t>(size_of(element));
+void put_bits(Dtype dtype, Buffer& raw, std::int64_t index, std::uint32_t bits) {
+    auto const size = static_cast<std::size_t>(size_of(dtype));
     std::memcpy(raw.data() + static_cast<std::size_t>(index) * size, &bits, size);
 }
 
-std::array<std::uint32_t, 4> no_numbers(Element element) {
-    switch (element) {
-        case Element::bf16:
+std::array<std::uint32_t, 4> no_numbers(Dtype dtype) {
+    switch (dtype) {
+        case Dtype::bf16:
             return {0x7f80U, 0xff80U, 0x7fc0U, 0xff81U};
-        case Element::f16:
+        case Dtype::f16:
             return {0x7c00U, 0xfc00U, 0x7e00U, 0xfc01U};
         default:
             return {0x7f800000U, 0xff800000U, 0x7fc00000U, 0xff800001U};
@@ -34,13 +34,13 @@ std::array<std::uint32_t, 4> no_numbers(Element element) {
 
 TEST(Refused, nan_and_infinity_with_their_index_by_what_cannot_hold_them) {
     for (Codec const& codec : all_codecs()) {
-        for (Element const element : {Element::f32, Element::bf16, Element::f16}) {
-            for (std::uint32_t const bits : no_numbers(element)) {
+        for (Dtype const dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+            for (std::uint32_t const bits : no_numbers(dtype)) {
                 for (std::int64_t const index : {0, 17, 1023, 1024, 2047, 2500}) {
-                    Encoding const encoding{codec, element, 2501};
+                    Encoding const encoding{codec, dtype, 2501};
                     Buffer raw = input_for(encoding, Shape::normal);
-                    put_bits(element, raw, index, bits);
-                    put_bits(element, raw, 2500, bits);
+                    put_bits(dtype, raw, index, bits);
+                    put_bits(dtype, raw, 2500, bits);
                     Buffer coded(static_cast<std::size_t>(*encoded_bytes(encoding)));
                     Result<std::int64_t> const done = encode(encoding, raw, coded, 3);
                     if (!is_lossy(codec)) {
@@ -60,26 +60,26 @@ TEST(Refused, nan_and_infinity_with_their_index_by_what_cannot_hold_them) {
 
 TEST(Refused, no_number_survives_where_bits_do) {
     for (char const* const text : {"identity", "lossless"}) {
-        for (Element const element : {Element::f32, Element::bf16, Element::f16}) {
-            Encoding const encoding{*parse_codec(text), element, 1000};
+        for (Dtype const dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+            Encoding const encoding{*parse_codec(text), dtype, 1000};
             Buffer raw = input_for(encoding, Shape::normal);
             for (std::size_t i = 0; i < 4; ++i) {
-                put_bits(element, raw, static_cast<std::int64_t>(i * 99), no_numbers(element)[i]);
+                put_bits(dtype, raw, static_cast<std::int64_t>(i * 99), no_numbers(dtype)[i]);
             }
             EXPECT_EQ(decoded_by(decode, encoding, coded_by(encode, encoding, raw)), raw);
         }
     }
-    Encoding const mask{*parse_codec("mask"), Element::f32, 2000};
-    Buffer raw = mask_of(Element::f32, 2000, std::numeric_limits<float>::quiet_NaN());
+    Encoding const mask{*parse_codec("mask"), Dtype::f32, 2000};
+    Buffer raw = mask_of(Dtype::f32, 2000, std::numeric_limits<float>::quiet_NaN());
     EXPECT_EQ(decoded_by(decode, mask, coded_by(encode, mask, raw)), raw);
 }
 
 TEST(Refused, a_third_value_under_mask) {
-    for (Element const element : kElements) {
+    for (Dtype const dtype : kDtypes) {
         for (std::int64_t const index : {3, 1000, 1024, 1500}) {
-            Encoding const encoding{*parse_codec("mask"), element, 1501};
-            Buffer raw = mask_of(element, encoding.count);
-            put_bits(element, raw, index, 0x3eU);
+            Encoding const encoding{*parse_codec("mask"), dtype, 1501};
+            Buffer raw = mask_of(dtype, encoding.count);
+            put_bits(dtype, raw, index, 0x3eU);
             Buffer coded(static_cast<std::size_t>(*encoded_bytes(encoding)));
             Result<std::int64_t> const done = encode(encoding, raw, coded, 0);
             ASSERT_FALSE(done.ok());
@@ -92,17 +92,17 @@ TEST(Refused, a_third_value_under_mask) {
 }
 
 TEST(Refused, minus_zero_is_a_value_of_its_own_to_mask) {
-    Encoding const encoding{*parse_codec("mask"), Element::f32, 100};
-    Buffer raw = mask_of(Element::f32, 100);
-    put(Element::f32, raw, 99, -0.0F);
+    Encoding const encoding{*parse_codec("mask"), Dtype::f32, 100};
+    Buffer raw = mask_of(Dtype::f32, 100);
+    put(Dtype::f32, raw, 99, -0.0F);
     Buffer coded(static_cast<std::size_t>(*encoded_bytes(encoding)));
     EXPECT_FALSE(encode(encoding, raw, coded, 0).ok());
-    raw = mask_of(Element::f32, 100, -0.0F);
+    raw = mask_of(Dtype::f32, 100, -0.0F);
     EXPECT_EQ(decoded_by(decode, encoding, coded_by(encode, encoding, raw)), raw);
 }
 
 TEST(Refused, spans_of_another_size) {
-    Encoding const encoding{*parse_codec("affine4"), Element::f32, 1000};
+    Encoding const encoding{*parse_codec("affine4"), Dtype::f32, 1000};
     Buffer const raw = input_for(encoding, Shape::normal);
     Buffer coded(static_cast<std::size_t>(*encoded_bytes(encoding)));
     std::span<std::byte const> const all(raw);
@@ -118,7 +118,7 @@ TEST(Refused, spans_of_another_size) {
 
 TEST(Refused, truncated_blocks) {
     for (Codec const& codec : all_codecs()) {
-        Encoding const encoding{codec, Element::bf16, 1500};
+        Encoding const encoding{codec, Dtype::bf16, 1500};
         Buffer const coded = coded_by(encode, encoding, input_for(encoding, Shape::normal));
         for (std::size_t const less : {std::size_t{1}, coded.size() / 2, coded.size()}) {
             Buffer raw(static_cast<std::size_t>(encoding.raw_bytes()));
@@ -133,7 +133,7 @@ TEST(Refused, truncated_blocks) {
 TEST(Refused, any_changed_byte) {
     for (char const* const text :
          {"identity", "mask", "sign", "lossless", "nf4", "fp8_e4m3", "affine3:stochastic"}) {
-        Encoding const encoding{*parse_codec(text), Element::f32, 1100};
+        Encoding const encoding{*parse_codec(text), Dtype::f32, 1100};
         Buffer coded = coded_by(encode, encoding, input_for(encoding, Shape::normal));
         Buffer raw(static_cast<std::size_t>(encoding.raw_bytes()));
         for (std::size_t i = 0; i < coded.size(); ++i) {
@@ -149,14 +149,14 @@ TEST(Refused, any_changed_byte) {
 }
 
 TEST(Refused, a_block_of_another_encoding) {
-    Encoding const encoding{*parse_codec("affine4"), Element::f32, 1024};
+    Encoding const encoding{*parse_codec("affine4"), Dtype::f32, 1024};
     Buffer const coded = coded_by(encode, encoding, input_for(encoding, Shape::normal));
     for (Encoding const& other :
-         {Encoding{*parse_codec("affine4:stochastic"), Element::f32, 1024},
-          Encoding{*parse_codec("affine4:group=64"), Element::f32, 1024},
-          Encoding{*parse_codec("nf4:group=128"), Element::f32, 1024},
-          Encoding{*parse_codec("affine4"), Element::f32, 1023},
-          Encoding{*parse_codec("affine4"), Element::bf16, 1024}}) {
+         {Encoding{*parse_codec("affine4:stochastic"), Dtype::f32, 1024},
+          Encoding{*parse_codec("affine4:group=64"), Dtype::f32, 1024},
+          Encoding{*parse_codec("nf4:group=128"), Dtype::f32, 1024},
+          Encoding{*parse_codec("affine4"), Dtype::f32, 1023},
+          Encoding{*parse_codec("affine4"), Dtype::bf16, 1024}}) {
         Buffer raw(static_cast<std::size_t>(other.raw_bytes()));
         Result<void> const done = decode(other, coded, raw);
         ASSERT_FALSE(done.ok()) << words_of(other);
@@ -165,7 +165,7 @@ TEST(Refused, a_block_of_another_encoding) {
 }
 
 TEST(Refused, lossless_may_lie_in_more_room_than_it_takes) {
-    Encoding const encoding{*parse_codec("lossless"), Element::f32, 5000};
+    Encoding const encoding{*parse_codec("lossless"), Dtype::f32, 5000};
     Buffer const raw = input_for(encoding, Shape::constant);
     Buffer coded(static_cast<std::size_t>(*encoded_bytes(encoding)));
     Result<std::int64_t> const size = encode(encoding, raw, coded, 0);
@@ -178,8 +178,7 @@ TEST(Refused, random_bytes_under_right_checksums_stay_inside_their_spans) {
     std::mt19937 random(11);
     for (Codec const& codec : all_codecs()) {
         for (int round = 0; round < 6; ++round) {
-            Encoding const encoding{
-                codec, Element::f16, static_cast<std::int64_t>(random() % 3000)};
+            Encoding const encoding{codec, Dtype::f16, static_cast<std::int64_t>(random() % 3000)};
             Buffer coded(static_cast<std::size_t>(*encoded_bytes(encoding)));
             for (std::byte& byte : coded) {
                 byte = static_cast<std::byte>(random());
@@ -187,11 +186,11 @@ TEST(Refused, random_bytes_under_right_checksums_stay_inside_their_spans) {
             Layout const layout = layout_of(encoding);
             std::span<std::byte const> const all(coded);
             auto const codes_at = static_cast<std::size_t>(layout.codes_offset());
-            Sum ends;
-            ends.add(all.subspan(64, static_cast<std::size_t>(layout.ends_bytes)));
+            Sum ranges;
+            ranges.add(all.subspan(64, static_cast<std::size_t>(layout.range_bytes)));
             Sum codes;
             codes.add(all.subspan(codes_at));
-            write_header(encoding, {layout.codes_bytes, ends.value(), codes.value()}, coded);
+            write_header(encoding, {layout.codes_bytes, ranges.value(), codes.value()}, coded);
             Buffer raw(static_cast<std::size_t>(encoding.raw_bytes()));
             Result<void> const done = decode(encoding, coded, raw);
             if (codec.kind != CodecKind::lossless) {
@@ -205,8 +204,7 @@ TEST(Refused, random_blocks) {
     std::mt19937 random(12);
     for (Codec const& codec : all_codecs()) {
         for (int round = 0; round < 20; ++round) {
-            Encoding const encoding{
-                codec, Element::f32, static_cast<std::int64_t>(random() % 1500)};
+            Encoding const encoding{codec, Dtype::f32, static_cast<std::int64_t>(random() % 1500)};
             Buffer coded(random() % 3000);
             for (std::byte& byte : coded) {
                 byte = static_cast<std::byte>(random());

@@ -27,17 +27,20 @@ constexpr std::int64_t kPastCachesBytes = std::int64_t{4} << 20;
 /// What one chunk of a job takes in each part.
 struct Strides {
     std::int64_t raw = 0;
-    std::int64_t ends = 0;
+    std::int64_t ranges = 0;
     std::int64_t codes = 0;
 
     explicit Strides(Job const& job)
         : raw(kChunk * job.element_bytes()),
-          ends(job.group() == 0 ? 0 : kChunk / job.group() * ends_of_group(job.codec, job.element)),
+          ranges(
+              job.group() == 0 ? 0
+                               : kChunk / job.group() * range_bytes_of_group(job.codec, job.dtype)
+          ),
           codes(kChunk / 8 * code_bits(job.codec)) {}
 };
 
 Error bad_element(Encoding const& encoding, std::span<std::byte const> raw, std::int64_t index) {
-    bool const number = is_number(encoding.element, raw.data(), index);
+    bool const number = is_number(encoding.dtype, raw.data(), index);
     return {
         Errc::unsupported,
         encoding.codec.kind == CodecKind::mask
@@ -47,7 +50,7 @@ Error bad_element(Encoding const& encoding, std::span<std::byte const> raw, std:
 }
 
 /// The bits of the first element that is not 0; 0: all are.
-std::uint32_t first_other(Element element, std::span<std::byte const> raw) {
+std::uint32_t first_other(Dtype dtype, std::span<std::byte const> raw) {
     auto const* const end = raw.data() + raw.size();
     auto const* at = raw.data();
     std::uint64_t word = 0;
@@ -58,7 +61,7 @@ std::uint32_t first_other(Element element, std::span<std::byte const> raw) {
     if (at == end) {
         return 0;
     }
-    std::int64_t const size = size_of(element);
+    std::int64_t const size = size_of(dtype);
     std::uint32_t bits = 0;
     std::memcpy(
         &bits, raw.data() + (at - raw.data()) / size * size, static_cast<std::size_t>(size)
@@ -77,7 +80,7 @@ std::int64_t encode_elements(
     Kernels const& kernels,
     Job const& job,
     std::span<std::byte const> raw,
-    std::byte* ends,
+    std::byte* ranges,
     std::span<std::byte> codes,
     Sum& sum
 ) {
@@ -92,7 +95,7 @@ std::int64_t encode_elements(
             .first = first,
             .count = std::min(kChunksAtOnce, whole - first),
             .raw = raw.data() + first * stride.raw,
-            .ends = ends + first * stride.ends,
+            .ranges = ranges + first * stride.ranges,
             .codes = past_caches ? near : place};
         std::int64_t const bad = kernels.encode(job, chunks);
         if (bad >= 0) {
@@ -113,7 +116,7 @@ std::int64_t encode_elements(
         whole,
         static_cast<int>(count % kChunk),
         raw.data() + whole * stride.raw,
-        ends + whole * stride.ends,
+        ranges + whole * stride.ranges,
         last
     );
     sum.add({last, static_cast<std::size_t>(codes.data() + codes.size() - last)});
@@ -124,7 +127,7 @@ std::int64_t encode_elements(
 void decode_elements(
     Kernels const& kernels,
     Job const& job,
-    std::byte const* ends,
+    std::byte const* ranges,
     std::span<std::byte const> codes,
     std::span<std::byte> raw,
     Sum& sum
@@ -135,7 +138,7 @@ void decode_elements(
     for (std::int64_t first = 0; first < whole; first += kChunksAtOnce) {
         ChunksToDecode const chunks{
             .count = std::min(kChunksAtOnce, whole - first),
-            .ends = ends + first * stride.ends,
+            .ranges = ranges + first * stride.ranges,
             .codes = codes.data() + first * stride.codes,
             .raw = raw.data() + first * stride.raw,
             .past_caches = std::ssize(raw) >= kPastCachesBytes};
@@ -149,7 +152,7 @@ void decode_elements(
         decode_chunk(
             job,
             static_cast<int>(count % kChunk),
-            ends + whole * stride.ends,
+            ranges + whole * stride.ranges,
             last.data(),
             raw.data() + whole * stride.raw
         );
@@ -176,14 +179,14 @@ Result<void> check_sizes(
 
 template <typename Byte>
 struct Parts {
-    std::span<Byte> ends;
+    std::span<Byte> ranges;
     std::span<Byte> codes;
 };
 
 template <typename Byte>
 Parts<Byte> parts_of(Layout const& layout, std::span<Byte> coded) {
     return {
-        coded.subspan(kHeaderBytes, static_cast<std::size_t>(layout.ends_bytes)),
+        coded.subspan(kHeaderBytes, static_cast<std::size_t>(layout.range_bytes)),
         coded.subspan(static_cast<std::size_t>(layout.codes_offset()))};
 }
 
@@ -198,25 +201,25 @@ std::int64_t encode_parts(
 ) {
     if (code_bits(encoding.codec) == 0) {
         if (encoding.codec.kind == CodecKind::lossless) {
-            header.codes_bytes = compress(kernels, encoding.element, raw, parts.codes);
+            header.codes_bytes = compress(kernels, encoding.dtype, raw, parts.codes);
         } else {
             std::copy(raw.begin(), raw.end(), parts.codes.begin());
         }
         header.codes_sum = sum_of(parts.codes.first(static_cast<std::size_t>(header.codes_bytes)));
-        header.ends_sum = sum_of(parts.ends);
+        header.ends_sum = sum_of(parts.ranges);
         return -1;
     }
     Job job = job_of(encoding, seed);
-    std::fill_n(parts.ends.rbegin(), std::min<std::size_t>(64, parts.ends.size()), std::byte{});
+    std::fill_n(parts.ranges.rbegin(), std::min<std::size_t>(64, parts.ranges.size()), std::byte{});
     if (encoding.codec.kind == CodecKind::mask) {
-        job.other = first_other(encoding.element, raw);
-        std::memcpy(parts.ends.data(), &job.other, sizeof job.other);
+        job.other = first_other(encoding.dtype, raw);
+        std::memcpy(parts.ranges.data(), &job.other, sizeof job.other);
     }
     Sum sum;
     std::int64_t const bad =
-        encode_elements(kernels, job, raw, parts.ends.data(), parts.codes, sum);
+        encode_elements(kernels, job, raw, parts.ranges.data(), parts.codes, sum);
     header.codes_sum = sum.value();
-    header.ends_sum = sum_of(parts.ends);
+    header.ends_sum = sum_of(parts.ranges);
     return bad;
 }
 
@@ -228,23 +231,23 @@ bool decode_parts(
     std::span<std::byte> raw,
     BlockHeader const& header
 ) {
-    if (sum_of(parts.ends) != header.ends_sum) {
+    if (sum_of(parts.ranges) != header.ends_sum) {
         return false;
     }
     if (code_bits(encoding.codec) > 0) {
         Job job = job_of(encoding, 0);
         if (encoding.codec.kind == CodecKind::mask) {
-            std::memcpy(&job.other, parts.ends.data(), sizeof job.other);
+            std::memcpy(&job.other, parts.ranges.data(), sizeof job.other);
         }
         Sum sum;
-        decode_elements(kernels, job, parts.ends.data(), parts.codes, raw, sum);
+        decode_elements(kernels, job, parts.ranges.data(), parts.codes, raw, sum);
         return sum.value() == header.codes_sum;
     }
     if (sum_of(parts.codes) != header.codes_sum) {
         return false;
     }
     if (encoding.codec.kind == CodecKind::lossless) {
-        return decompress(kernels, encoding.element, parts.codes, raw);
+        return decompress(kernels, encoding.dtype, parts.codes, raw);
     }
     std::copy(parts.codes.begin(), parts.codes.end(), raw.begin());
     return true;

@@ -20,10 +20,10 @@ namespace spillway::HWY_NAMESPACE {
 namespace {
 #if SPILLWAY_CODEC_PLAIN
 
-std::int64_t shuffle_some(Element, std::int64_t, std::uint8_t const*, std::uint8_t*) {
+std::int64_t shuffle_some(Dtype, std::int64_t, std::uint8_t const*, std::uint8_t*) {
     return 0;
 }
-std::int64_t unshuffle_some(Element, std::int64_t, std::uint8_t const*, std::uint8_t*) {
+std::int64_t unshuffle_some(Dtype, std::int64_t, std::uint8_t const*, std::uint8_t*) {
     return 0;
 }
 
@@ -53,7 +53,7 @@ std::size_t copy_some(std::uint8_t const* from, std::uint8_t* to, std::size_t by
 
 /// As many elements as fill vectors. Returns how many those were.
 std::int64_t shuffle_some(
-    Element element, std::int64_t count, std::uint8_t const* raw, std::uint8_t* planes
+    Dtype dtype, std::int64_t count, std::uint8_t const* raw, std::uint8_t* planes
 ) {
     Bytes const tag;
     auto const lanes = static_cast<std::int64_t>(hn::Lanes(tag));
@@ -61,7 +61,7 @@ std::int64_t shuffle_some(
     for (std::int64_t i = 0; i < end; i += lanes) {
         B a = hn::Zero(tag);
         B b = hn::Zero(tag);
-        if (element == Element::f32) {
+        if (dtype == Dtype::f32) {
             B c = hn::Zero(tag);
             B d = hn::Zero(tag);
             hn::LoadInterleaved4(tag, raw + 4 * i, a, b, c, d);
@@ -77,7 +77,7 @@ std::int64_t shuffle_some(
 }
 
 std::int64_t unshuffle_some(
-    Element element, std::int64_t count, std::uint8_t const* planes, std::uint8_t* raw
+    Dtype dtype, std::int64_t count, std::uint8_t const* planes, std::uint8_t* raw
 ) {
     Bytes const tag;
     auto const lanes = static_cast<std::int64_t>(hn::Lanes(tag));
@@ -85,7 +85,7 @@ std::int64_t unshuffle_some(
     for (std::int64_t i = 0; i < end; i += lanes) {
         B const a = hn::LoadU(tag, planes + i);
         B const b = hn::LoadU(tag, planes + count + i);
-        if (element == Element::f32) {
+        if (dtype == Dtype::f32) {
             B const c = hn::LoadU(tag, planes + 2 * count + i);
             B const d = hn::LoadU(tag, planes + 3 * count + i);
             hn::StoreInterleaved4(a, b, c, d, tag, raw + 4 * i);
@@ -114,11 +114,11 @@ void copy_past_caches(std::byte const* from, std::byte* to, std::size_t bytes) {
     std::memcpy(to + done, from + done, bytes - done);
 }
 
-void shuffle(Element element, std::int64_t count, std::byte const* raw, std::byte* planes) {
-    std::int64_t const size = size_of(element);
+void shuffle(Dtype dtype, std::int64_t count, std::byte const* raw, std::byte* planes) {
+    std::int64_t const size = size_of(dtype);
     std::int64_t const done = size == 1 ? 0
                                         : HWY_DYNAMIC_DISPATCH(shuffle_some
-                                          )(element,
+                                          )(dtype,
                                             count,
                                             reinterpret_cast<std::uint8_t const*>(raw),
                                             reinterpret_cast<std::uint8_t*>(planes));
@@ -129,11 +129,11 @@ void shuffle(Element element, std::int64_t count, std::byte const* raw, std::byt
     }
 }
 
-void unshuffle(Element element, std::int64_t count, std::byte const* planes, std::byte* raw) {
-    std::int64_t const size = size_of(element);
+void unshuffle(Dtype dtype, std::int64_t count, std::byte const* planes, std::byte* raw) {
+    std::int64_t const size = size_of(dtype);
     std::int64_t const done = size == 1 ? 0
                                         : HWY_DYNAMIC_DISPATCH(unshuffle_some
-                                          )(element,
+                                          )(dtype,
                                             count,
                                             reinterpret_cast<std::uint8_t const*>(planes),
                                             reinterpret_cast<std::uint8_t*>(raw));

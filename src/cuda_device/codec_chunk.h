@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What the two ways to code a chunk by one warp share: rules, the chunk's bytes, ends of groups.
+// What the two ways to code a chunk by one warp share: rules, the chunk's bytes, ranges of groups.
 // The ways: codec_whole.h for whole chunks whose elements are aligned to fours, codec_plain.h for
 // all.
 #pragma once
@@ -65,14 +65,14 @@ struct Task {
     Job job;
     std::int64_t count = 0;  ///< elements
     int group_bits = 0;      ///< log2 of the group's elements
-    int ends_of_group = 0;   ///< values
+    int range_values = 0;    ///< values
     int last_room = 0;       ///< that the last chunk has
 
     [[nodiscard]] SPILLWAY_ANYWHERE std::int64_t whole_chunks() const {
         return count / arithmetic::kChunk;
     }
-    [[nodiscard]] SPILLWAY_ANYWHERE int ends_of_chunk() const {
-        return (arithmetic::kChunk >> group_bits) * ends_of_group;
+    [[nodiscard]] SPILLWAY_ANYWHERE int range_values_of_chunk() const {
+        return (arithmetic::kChunk >> group_bits) * range_values;
     }
 };
 
@@ -80,7 +80,7 @@ inline Task task_of(Encoding const& encoding, std::uint64_t seed) {
     Task task{.job = job_of(encoding, seed), .count = encoding.count};
     if (encoding.codec.group > 0) {
         task.group_bits = std::countr_zero(static_cast<unsigned>(encoding.codec.group));
-        task.ends_of_group = task.job.centred ? 1 : 2;
+        task.range_values = task.job.symmetric ? 1 : 2;
     }
     task.last_room = room_for(encoding.count % arithmetic::kChunk);
     return task;
@@ -93,7 +93,7 @@ struct Chunk {
     int count = 0;
     int room = 0;
     Raw* raw = nullptr;
-    Coded* ends = nullptr;
+    Coded* ranges = nullptr;
     Coded* codes = nullptr;
 
     [[nodiscard]] SPILLWAY_ANYWHERE std::int64_t first() const {
@@ -106,7 +106,7 @@ using ToDecode = Chunk<std::byte, std::byte const>;
 /// Chunk `number` of the block whose parts these are.
 template <typename Value, typename Raw, typename Coded>
 SPILLWAY_ANYWHERE Chunk<Raw, Coded> chunk_of(
-    Task const& task, std::int64_t number, Raw* raw, Coded* ends, Coded* codes
+    Task const& task, std::int64_t number, Raw* raw, Coded* ranges, Coded* codes
 ) {
     constexpr int kBytes = sizeof(typename Value::Bits);
     int const width = task.job.planes.low + task.job.planes.high;
@@ -116,7 +116,7 @@ SPILLWAY_ANYWHERE Chunk<Raw, Coded> chunk_of(
         .count = whole ? arithmetic::kChunk : static_cast<int>(task.count % arithmetic::kChunk),
         .room = whole ? arithmetic::kChunk : task.last_room,
         .raw = raw + number * (arithmetic::kChunk * kBytes),
-        .ends = ends + number * (task.ends_of_chunk() * kBytes),
+        .ranges = ranges + number * (task.range_values_of_chunk() * kBytes),
         .codes = codes + number * (arithmetic::kChunk / 8 * width)};
 }
 
@@ -151,11 +151,11 @@ struct Sign {
 };
 
 /// The bits of a set element.
-SPILLWAY_ANYWHERE std::uint32_t other_of(Task const& task, std::byte const* ends) {
-    return task.job.codec.kind == CodecKind::mask ? load<std::uint32_t>(ends) : task.job.other;
+SPILLWAY_ANYWHERE std::uint32_t other_of(Task const& task, std::byte const* ranges) {
+    return task.job.codec.kind == CodecKind::mask ? load<std::uint32_t>(ranges) : task.job.other;
 }
 
-// Ends of groups. The most is kept as the least of the negated: then both are lows.
+// Ranges of groups. The max is kept as the least of the negated: then both are lows.
 
 SPILLWAY_ANYWHERE float lower(float a, float b) {
 #ifdef __CUDA_ARCH__
@@ -165,35 +165,35 @@ SPILLWAY_ANYWHERE float lower(float a, float b) {
 #endif
 }
 
-struct Ends {
+struct Range {
     float low = 0;
     float high = 0;
 };
-SPILLWAY_ANYWHERE Ends ends_of(Job const& job, float low, float negated_high) {
-    Ends ends{arithmetic::plus(low, 0.0F), arithmetic::plus(-negated_high, 0.0F)};  // no -0
-    if (job.centred) {
-        ends.high = -ends.low > ends.high ? -ends.low : ends.high;
-        ends.low = -ends.high;
+SPILLWAY_ANYWHERE Range range_of(Job const& job, float low, float negated_high) {
+    Range range{arithmetic::plus(low, 0.0F), arithmetic::plus(-negated_high, 0.0F)};  // no -0
+    if (job.symmetric) {
+        range.high = -range.low > range.high ? -range.low : range.high;
+        range.low = -range.high;
     }
-    return ends;
+    return range;
 }
-SPILLWAY_ANYWHERE arithmetic::Scale scale_of(Job const& job, Ends ends) {
-    return arithmetic::scale_of(ends.low, ends.high, job.steps, job.centred);
+SPILLWAY_ANYWHERE arithmetic::Scale scale_of(Job const& job, Range range) {
+    return arithmetic::scale_of(range.low, range.high, job.steps, job.symmetric);
 }
 
 template <typename Value>
-SPILLWAY_ANYWHERE void put_ends(Task const& task, std::byte* to, std::int64_t group, Ends ends) {
-    std::int64_t const at = group * task.ends_of_group;
-    put_value<Value>(to, at, task.job.centred ? ends.high : ends.low);
-    if (!task.job.centred) {
-        put_value<Value>(to, at + 1, ends.high);
+SPILLWAY_ANYWHERE void put_range(Task const& task, std::byte* to, std::int64_t group, Range range) {
+    std::int64_t const at = group * task.range_values;
+    put_value<Value>(to, at, task.job.symmetric ? range.high : range.low);
+    if (!task.job.symmetric) {
+        put_value<Value>(to, at + 1, range.high);
     }
 }
 template <typename Value>
-SPILLWAY_ANYWHERE Ends get_ends(Task const& task, std::byte const* from, std::int64_t group) {
-    std::int64_t const at = group * task.ends_of_group;
+SPILLWAY_ANYWHERE Range get_range(Task const& task, std::byte const* from, std::int64_t group) {
+    std::int64_t const at = group * task.range_values;
     float const first = value_at<Value>(from, at);
-    if (task.job.centred) {
+    if (task.job.symmetric) {
         return {-first, first};
     }
     return {first, value_at<Value>(from, at + 1)};

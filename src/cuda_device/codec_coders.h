@@ -108,14 +108,14 @@ bool visit_numbers(Job const& job, Visit const& visit) {
 /// Calls `visit` with the coder of `job`, whose encoding exists; false: it has none.
 template <typename Visit>
 bool visit_coder(Job const& job, Visit const& visit) {
-    switch (job.element) {
-        case Element::f32:
+    switch (job.dtype) {
+        case Dtype::f32:
             return visit_numbers<F32>(job, visit);
-        case Element::bf16:
+        case Dtype::bf16:
             return visit_numbers<Bf16>(job, visit);
-        case Element::f16:
+        case Dtype::f16:
             return visit_numbers<F16>(job, visit);
-        case Element::u8:
+        case Dtype::u8:
             break;
     }
     return job.codec.kind == CodecKind::mask && (visit(BitCoder<Mask, U8>{}), true);

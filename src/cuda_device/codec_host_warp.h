@@ -44,8 +44,8 @@ class HostWarp {
     /// Tells the least element.
     void refuse(Each<std::int64_t> const& elements) const {
         each([&](int lane) {
-            auto const element = static_cast<std::uint64_t>(elements[lane]);
-            refused_ = element < refused_ ? element : refused_;
+            auto const dtype = static_cast<std::uint64_t>(elements[lane]);
+            refused_ = dtype < refused_ ? dtype : refused_;
         });
     }
     /// What is at `word`, which the first that finds 0 there sets to a word that is not 0.

@@ -87,7 +87,7 @@ class GpuWarp {
 template <typename Raw, typename Coded>
 struct Parts {
     Raw* raw = nullptr;
-    Coded* ends = nullptr;
+    Coded* ranges = nullptr;
     Coded* codes = nullptr;
     std::int64_t first = 0;
     std::int64_t count = 0;
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kWarps* lanes::kLanes)
     std::int64_t const number = parts.number();
     if (number < parts.first + parts.count) {
         ToEncode const chunk = lanes::chunk_of<typename Coder::Value>(
-            task, number, parts.raw, parts.ends, parts.codes
+            task, number, parts.raw, parts.ranges, parts.codes
         );
         Coder::template encode<kWhole>(GpuWarp(refused), task, chunk);
     }
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kWarps* lanes::kLanes)
     std::int64_t const number = parts.number();
     if (number < parts.first + parts.count) {
         ToDecode const chunk = lanes::chunk_of<typename Coder::Value>(
-            task, number, parts.raw, parts.ends, parts.codes
+            task, number, parts.raw, parts.ranges, parts.codes
         );
         Coder::template decode<kWhole>(GpuWarp(nullptr), task, chunk);
     }
@@ -150,7 +150,7 @@ Result<void> check(Encoding const& encoding, DeviceBlock const& block) {
     }
     auto const raw = reinterpret_cast<std::uintptr_t>(block.raw);
     auto const coded = reinterpret_cast<std::uintptr_t>(block.coded);
-    if (raw % static_cast<std::uintptr_t>(size_of(encoding.element)) != 0 || coded % 16 != 0) {
+    if (raw % static_cast<std::uintptr_t>(size_of(encoding.dtype)) != 0 || coded % 16 != 0) {
         return Error{
             Errc::bad_argument,
             "raw bytes begin at an element, coded ones at 16 bytes",
@@ -179,10 +179,10 @@ Result<void> encode_on_gpu(
     auto* const coded = static_cast<std::byte*>(block.coded);
     PartsToEncode const parts{
         static_cast<std::byte const*>(block.raw),
-        coded + layout.ends_offset(),
+        coded + layout.ranges_offset(),
         coded + layout.codes_offset()};
-    // What lies behind the last ends is 0, and so is what a mask's warps agree on at first.
-    std::int64_t const padded = layout.ends_bytes < 64 ? layout.ends_bytes : 64;
+    // What lies behind the last range is 0, and so is what a mask's warps agree on at first.
+    std::int64_t const padded = layout.range_bytes < 64 ? layout.range_bytes : 64;
     cudaError_t cleared = ::cudaMemsetAsync(
         coded + layout.codes_offset() - padded, 0, static_cast<std::size_t>(padded), on
     );
@@ -220,7 +220,7 @@ Result<void> decode_on_gpu(Encoding const& encoding, DeviceBlock const& block, v
     auto const* const coded = static_cast<std::byte const*>(block.coded);
     PartsToDecode const parts{
         static_cast<std::byte*>(block.raw),
-        coded + layout.ends_offset(),
+        coded + layout.ranges_offset(),
         coded + layout.codes_offset()};
     Task const task = lanes::task_of(encoding, 0);
     lanes::visit_coder(task.job, [&](auto coder) {

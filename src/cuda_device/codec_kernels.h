@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Encode and decode of coded blocks on a GPU, with the bits of the scalar codecs. The kernels write
-// and read the block's ends and codes where layout.h says; its header is the host's:
+// and read the block's ranges and codes where layout.h says; its header is the host's:
 // XXH3 is one chain of sums, which a GPU would walk at a fraction of its rate, and a block passes
 // host memory on its way to every tier. There `seal_block` (codec/block.h) sums what came off the
 // device, and `check_block` finds every byte that changed from then on, before it goes back.

@@ -64,7 +64,7 @@ struct Coded {
 
 /// `shift`: elements between an aligned address and the raw bytes.
 Coded encode_there(Encoding const& encoding, Buffer const& raw, int shift) {
-    std::int64_t const at = shift * size_of(encoding.element);
+    std::int64_t const at = shift * size_of(encoding.dtype);
     std::int64_t const size = *encoded_bytes(encoding);
     DeviceBytes const from(at + std::ssize(raw) + kGuard);
     DeviceBytes const to(size + kGuard);
@@ -90,7 +90,7 @@ Coded encode_there(Encoding const& encoding, Buffer const& raw, int shift) {
 }
 
 Buffer decoded_there(Encoding const& encoding, Buffer const& coded, int shift) {
-    std::int64_t const at = shift * size_of(encoding.element);
+    std::int64_t const at = shift * size_of(encoding.dtype);
     DeviceBytes const from(std::ssize(coded));
     DeviceBytes const to(at + encoding.raw_bytes() + kGuard);
     from.put(0, coded);
@@ -120,7 +120,7 @@ TEST(CodecKernelsTest, without_a_gpu_or_kernels_it_says_so_in_one_line) {
     if (kernels_are_built() && no_gpu().empty()) {
         GTEST_SKIP() << "there are a GPU and kernels";
     }
-    Encoding const encoding{*parse_codec("affine4"), Element::f32, 1024};
+    Encoding const encoding{*parse_codec("affine4"), Dtype::f32, 1024};
     alignas(16) std::byte bytes[4096] = {};
     std::uint64_t refused = 3;
     DeviceBlock const block{.raw = bytes, .coded = bytes};
@@ -142,7 +142,7 @@ TEST(CodecKernelsTest, what_no_kernel_can_do_is_refused_before_any_starts) {
     DeviceBlock const block{.raw = bytes, .coded = bytes};
     DeviceBlock const shifted{.raw = bytes, .coded = bytes + 8};
     DeviceBlock const split{.raw = bytes + 1, .coded = bytes};
-    Encoding const fine{*parse_codec("affine4"), Element::bf16, 100};
+    Encoding const fine{*parse_codec("affine4"), Dtype::bf16, 100};
     Codec strange = fine.codec;
     strange.bits = 7;
     auto const code = [](Encoding const& encoding, DeviceBlock const& of) {
@@ -150,17 +150,17 @@ TEST(CodecKernelsTest, what_no_kernel_can_do_is_refused_before_any_starts) {
     };
     EXPECT_EQ(code(fine, shifted), Errc::bad_argument);
     EXPECT_EQ(code(fine, split), Errc::bad_argument);
-    EXPECT_EQ(code({strange, Element::f32, 100}, block), Errc::bad_argument);
-    EXPECT_EQ(code({fine.codec, Element::u8, 100}, block), Errc::unsupported);
-    EXPECT_EQ(code({*parse_codec("lossless"), Element::f32, 100}, block), Errc::unsupported);
+    EXPECT_EQ(code({strange, Dtype::f32, 100}, block), Errc::bad_argument);
+    EXPECT_EQ(code({fine.codec, Dtype::u8, 100}, block), Errc::unsupported);
+    EXPECT_EQ(code({*parse_codec("lossless"), Dtype::f32, 100}, block), Errc::unsupported);
 }
 
 TEST(CodecKernelsTest, blocks_are_the_scalar_codecs_bit_by_bit) {
     SPILLWAY_NEEDS_KERNELS();
     for (Codec const& codec : all_codecs()) {
-        for (Element const element : kElements) {
+        for (Dtype const dtype : kDtypes) {
             for (std::int64_t const count : {0, 1, 129, 1024, 9 * 1024 + 777}) {
-                Encoding const encoding{codec, element, count};
+                Encoding const encoding{codec, dtype, count};
                 if (takes(encoding) && code_bits(codec) > 0) {
                     expect_the_same(encoding, Shape::normal, 0);
                     expect_the_same(encoding, Shape::normal, 1);
@@ -173,9 +173,9 @@ TEST(CodecKernelsTest, blocks_are_the_scalar_codecs_bit_by_bit) {
 TEST(CodecKernelsTest, data_of_every_shape_too) {
     SPILLWAY_NEEDS_KERNELS();
     for (Codec const& codec : all_codecs()) {
-        for (Element const element : {Element::f32, Element::bf16, Element::f16}) {
+        for (Dtype const dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
             for (Shape const shape : kShapes) {
-                Encoding const encoding{codec, element, 3 * 1024 + 57};
+                Encoding const encoding{codec, dtype, 3 * 1024 + 57};
                 if (code_bits(codec) > 0) {
                     expect_the_same(encoding, shape, 0);
                 }
@@ -188,7 +188,7 @@ TEST(CodecKernelsTest, many_chunks_at_once) {
     SPILLWAY_NEEDS_KERNELS();
     for (char const* const text :
          {"affine4", "affine3:group=64,absmax,stochastic", "nf4", "mask"}) {
-        expect_the_same({*parse_codec(text), Element::bf16, 4'000'000 + 3}, Shape::normal, 0);
+        expect_the_same({*parse_codec(text), Dtype::bf16, 4'000'000 + 3}, Shape::normal, 0);
     }
 }
 
@@ -196,15 +196,15 @@ TEST(CodecKernelsTest, the_first_element_that_is_no_number_is_told) {
     SPILLWAY_NEEDS_KERNELS();
     for (int const shift : {0, 1}) {
         for (char const* const text : {"affine4", "fp8_e4m3", "nf4", "sign"}) {
-            Encoding const encoding{*parse_codec(text), Element::f32, 50'000};
+            Encoding const encoding{*parse_codec(text), Dtype::f32, 50'000};
             Buffer raw = input_for(encoding, Shape::normal);
-            put(Element::f32, raw, 49'999, INFINITY);
-            put(Element::f32, raw, 30'001, NAN);
+            put(Dtype::f32, raw, 49'999, INFINITY);
+            put(Dtype::f32, raw, 30'001, NAN);
             EXPECT_EQ(encode_there(encoding, raw, shift).refused, 30'001U) << text;
         }
-        Encoding const encoding{*parse_codec("mask"), Element::bf16, 50'000};
+        Encoding const encoding{*parse_codec("mask"), Dtype::bf16, 50'000};
         Buffer raw = input_for(encoding, Shape::normal);
-        put(Element::bf16, raw, 40'000, 9);
+        put(Dtype::bf16, raw, 40'000, 9);
         EXPECT_NE(encode_there(encoding, raw, shift).refused, kNoneRefused);
     }
 }

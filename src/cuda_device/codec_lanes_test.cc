@@ -42,14 +42,14 @@ void for_chunks(Task const& task, Way way, Code const& code) {
 std::uint64_t encode_by_lanes(Encoding const& encoding, Buffer const& raw, Buffer& coded, Way way) {
     Task const task = task_of(encoding, kSeed);
     Layout const layout = layout_of(encoding);
-    std::byte* const ends = coded.data() + layout.ends_offset();
+    std::byte* const ranges = coded.data() + layout.ranges_offset();
     std::byte* const codes = coded.data() + layout.codes_offset();
-    std::fill_n(ends, layout.ends_bytes, std::byte{});
+    std::fill_n(ranges, layout.range_bytes, std::byte{});
     std::uint64_t refused = kAllCoded;
     HostWarp const warp(refused);
     for_chunks(task, way, [&](auto coder, auto is_whole, std::int64_t i) {
         using Coder = decltype(coder);
-        ToEncode const chunk = chunk_of<typename Coder::Value>(task, i, raw.data(), ends, codes);
+        ToEncode const chunk = chunk_of<typename Coder::Value>(task, i, raw.data(), ranges, codes);
         Coder::template encode<is_whole.value>(warp, task, chunk);
     });
     return refused;
@@ -58,14 +58,14 @@ std::uint64_t encode_by_lanes(Encoding const& encoding, Buffer const& raw, Buffe
 Buffer decoded_by_lanes(Encoding const& encoding, Buffer const& coded, Way way) {
     Task const task = task_of(encoding, 0);
     Layout const layout = layout_of(encoding);
-    std::byte const* const ends = coded.data() + layout.ends_offset();
+    std::byte const* const ranges = coded.data() + layout.ranges_offset();
     std::byte const* const codes = coded.data() + layout.codes_offset();
     Buffer raw(static_cast<std::size_t>(encoding.raw_bytes()), std::byte{0xa5});
     std::uint64_t refused = kAllCoded;
     HostWarp const warp(refused);
     for_chunks(task, way, [&](auto coder, auto is_whole, std::int64_t i) {
         using Coder = decltype(coder);
-        ToDecode const chunk = chunk_of<typename Coder::Value>(task, i, raw.data(), ends, codes);
+        ToDecode const chunk = chunk_of<typename Coder::Value>(task, i, raw.data(), ranges, codes);
         Coder::template decode<is_whole.value>(warp, task, chunk);
     });
     return raw;
@@ -77,9 +77,9 @@ bool has_kernels(Encoding const& encoding) {
 
 void for_all(std::vector<std::int64_t> const& counts, std::function<void(Encoding const&)> test) {
     for (Codec const& codec : all_codecs()) {
-        for (Element const element : kElements) {
+        for (Dtype const dtype : kDtypes) {
             for (std::int64_t const count : counts) {
-                Encoding const encoding{codec, element, count};
+                Encoding const encoding{codec, dtype, count};
                 if (has_kernels(encoding)) {
                     test(encoding);
                 }
@@ -124,8 +124,8 @@ TEST(CodecLanesTest, groups_of_every_size_and_wide_counts_too) {
           "fp8_e4m3:group=256",
           "fp8_e5m2:group=64",
           "nf4:group=512"}) {
-        for (Element const element : {Element::f32, Element::bf16, Element::f16}) {
-            Encoding const one{*parse_codec(text), element, 20 * 1024 + 311};
+        for (Dtype const dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+            Encoding const one{*parse_codec(text), dtype, 20 * 1024 + 311};
             Buffer const raw = input_for(one, Shape::outlier);
             Buffer const expected = coded_by(encode_reference, one, raw, kSeed);
             for (Way const way : kWays) {
@@ -143,11 +143,11 @@ TEST(CodecLanesTest, groups_of_every_size_and_wide_counts_too) {
 
 /// Infinity, which `mask` takes for its third value.
 void spoil(Encoding const& encoding, Buffer& raw, std::int64_t index) {
-    auto const size = static_cast<std::size_t>(size_of(encoding.element));
+    auto const size = static_cast<std::size_t>(size_of(encoding.dtype));
     constexpr std::uint32_t kInfinities[] = {0xff800000U, 0x7f80U, 0xfc00U, 0x55U};
     std::memcpy(
         raw.data() + static_cast<std::size_t>(index) * size,
-        &kInfinities[static_cast<std::size_t>(encoding.element)],
+        &kInfinities[static_cast<std::size_t>(encoding.dtype)],
         size
     );
 }
@@ -168,7 +168,7 @@ TEST(CodecLanesTest, the_first_element_that_cannot_be_coded_is_told) {
 }
 
 TEST(CodecLanesTest, a_mask_of_zeros_alone_has_no_other_value) {
-    Encoding const one{*parse_codec("mask"), Element::bf16, 2500};
+    Encoding const one{*parse_codec("mask"), Dtype::bf16, 2500};
     Buffer raw = of_bytes(one.raw_bytes());
     std::fill(raw.begin(), raw.end(), std::byte{});
     for (Way const way : kWays) {
@@ -192,7 +192,7 @@ TEST(CodecLanesTest, sealed_on_the_host_they_are_the_scalar_codecs_blocks) {
 
 TEST(CodecLanesTest, only_what_has_codes_has_kernels) {
     for (char const* const text : {"identity", "lossless"}) {
-        Task const task = task_of({*parse_codec(text), Element::f32, 5}, 0);
+        Task const task = task_of({*parse_codec(text), Dtype::f32, 5}, 0);
         EXPECT_FALSE(visit_coder(task.job, [](auto) {})) << text;
     }
 }

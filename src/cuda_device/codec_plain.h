@@ -91,9 +91,9 @@ SPILLWAY_ANYWHERE std::uint32_t code_at(Task const& task, ToDecode const& chunk,
     return code;
 }
 
-/// Writes the ends of all groups; false: an element was refused.
+/// Writes the ranges of all groups; false: an element was refused.
 template <typename Value, typename Warp>
-SPILLWAY_ANYWHERE bool store_ends(Warp const& warp, Task const& task, ToEncode const& chunk) {
+SPILLWAY_ANYWHERE bool store_ranges(Warp const& warp, Task const& task, ToEncode const& chunk) {
     int const group = 1 << task.group_bits;
     for (int first = 0; first < chunk.count; first += group) {
         int const last = chunk.count - first < group ? chunk.count : first + group;
@@ -115,8 +115,8 @@ SPILLWAY_ANYWHERE bool store_ends(Warp const& warp, Task const& task, ToEncode c
         join_lanes<2>(warp, lows, kLanes);
         warp.each([&](int lane) {
             if (lane == 0) {
-                Ends const ends = ends_of(task.job, lows[lane].at[0], lows[lane].at[1]);
-                put_ends<Value>(task, chunk.ends, first >> task.group_bits, ends);
+                Range const range = range_of(task.job, lows[lane].at[0], lows[lane].at[1]);
+                put_range<Value>(task, chunk.ranges, first >> task.group_bits, range);
             }
         });
     }
@@ -125,7 +125,7 @@ SPILLWAY_ANYWHERE bool store_ends(Warp const& warp, Task const& task, ToEncode c
 
 template <typename Rule, typename Value, typename Warp>
 SPILLWAY_ANYWHERE void encode_plain(Warp const& warp, Task const& task, ToEncode const& chunk) {
-    if (!store_ends<Value>(warp, task, chunk)) {
+    if (!store_ranges<Value>(warp, task, chunk)) {
         return;
     }
     warp.meet();
@@ -133,19 +133,19 @@ SPILLWAY_ANYWHERE void encode_plain(Warp const& warp, Task const& task, ToEncode
     bool const random = task.job.codec.stochastic;
     store_planes(warp, task, chunk, [&](int index) {
         float const rounding = random ? arithmetic::random_rounding(key, index) : 0.5F;
-        Ends const ends = get_ends<Value>(task, chunk.ends, index >> task.group_bits);
+        Range const range = get_range<Value>(task, chunk.ranges, index >> task.group_bits);
         float const value = Value::value(bits_at<Value>(chunk.raw, index));
-        return Rule::code(task.job, scale_of(task.job, ends), value, rounding);
+        return Rule::code(task.job, scale_of(task.job, range), value, rounding);
     });
 }
 template <typename Rule, typename Value, typename Warp>
 SPILLWAY_ANYWHERE void decode_plain(Warp const& warp, Task const& task, ToDecode const& chunk) {
     warp.each([&](int lane) {
         for_lane(lane, 0, chunk.count, [&](int index) {
-            Ends const ends = get_ends<Value>(task, chunk.ends, index >> task.group_bits);
+            Range const range = get_range<Value>(task, chunk.ranges, index >> task.group_bits);
             std::uint32_t const code = code_at(task, chunk, index);
             put_value<Value>(
-                chunk.raw, index, Rule::value(task.job, scale_of(task.job, ends), code)
+                chunk.raw, index, Rule::value(task.job, scale_of(task.job, range), code)
             );
         });
     });
@@ -165,7 +165,7 @@ SPILLWAY_ANYWHERE void encode_plain_bits(
                 others[lane] = others[lane] == 0 ? bits : others[lane];
             });
         });
-        other = warp.agree(others, chunk.ends);
+        other = warp.agree(others, chunk.ranges);
     }
     if (!refused_plain<Value>(warp, chunk, 0, chunk.count, [&](std::uint32_t bits) {
             return Rule::template refuses<Value>(bits, other);
@@ -180,7 +180,7 @@ SPILLWAY_ANYWHERE void decode_plain_bits(
     Warp const& warp, Task const& task, ToDecode const& chunk
 ) {
     using Bits = typename Value::Bits;
-    std::uint32_t const other = other_of(task, chunk.ends);
+    std::uint32_t const other = other_of(task, chunk.ranges);
     warp.each([&](int lane) {
         for_lane(lane, 0, chunk.count, [&](int index) {
             bool const set = code_at(task, chunk, index) != 0;

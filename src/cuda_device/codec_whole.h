@@ -161,7 +161,7 @@ codes_of(Job const& job, Rows const& rows, Lows const& lows, int lane, arithmeti
     SPILLWAY_UNROLL
     for (int row = 0; row < kRows; ++row) {
         arithmetic::Scale const scale =
-            scale_of(job, ends_of(job, lows.at[row], lows.at[kRows + row]));
+            scale_of(job, range_of(job, lows.at[row], lows.at[kRows + row]));
         SPILLWAY_UNROLL
         for (int place = 0; place < kPlaces; ++place) {
             float rounding = 0.5F;
@@ -234,8 +234,9 @@ SPILLWAY_ANYWHERE void encode_whole(Warp const& warp, Task const& task, ToEncode
         for (int row = 0; row < kRows; ++row) {
             int const index = index_of(lane, row, 0);
             if ((index & (group - 1)) == 0) {
-                Ends const ends = ends_of(task.job, lows[lane].at[row], lows[lane].at[kRows + row]);
-                put_ends<Value>(task, chunk.ends, index >> task.group_bits, ends);
+                Range const range =
+                    range_of(task.job, lows[lane].at[row], lows[lane].at[kRows + row]);
+                put_range<Value>(task, chunk.ranges, index >> task.group_bits, range);
             }
         }
         arithmetic::Key const key = arithmetic::key_of(task.job.seed, chunk.number);
@@ -250,16 +251,16 @@ SPILLWAY_ANYWHERE void encode_whole(Warp const& warp, Task const& task, ToEncode
 template <typename Rule, typename Value, int kLow, int kHigh, typename Warp>
 SPILLWAY_ANYWHERE void decode_whole(Warp const& warp, Task const& task, ToDecode const& chunk) {
     warp.each([&](int lane) {
-        Array<Ends, kRows> ends;
+        Array<Range, kRows> ranges;
         SPILLWAY_UNROLL
         for (int row = 0; row < kRows; ++row) {
             std::int64_t const group = index_of(lane, row, 0) >> task.group_bits;
-            ends.at[row] = get_ends<Value>(task, chunk.ends, group);
+            ranges.at[row] = get_range<Value>(task, chunk.ranges, group);
         }
         auto const codes = load_codes<kLow, kHigh>(chunk.codes, lane);
         SPILLWAY_UNROLL
         for (int row = 0; row < kRows; ++row) {
-            arithmetic::Scale const scale = scale_of(task.job, ends.at[row]);
+            arithmetic::Scale const scale = scale_of(task.job, ranges.at[row]);
             store_row<Value>(chunk.raw, lane, row, [&](int place) {
                 std::uint32_t const code = codes.at[row * kPlaces + place];
                 return Value::bits(Rule::value(task.job, scale, code));
@@ -284,7 +285,7 @@ SPILLWAY_ANYWHERE void encode_whole_bits(Warp const& warp, ToEncode const& chunk
                 others[lane] = rows[lane].at[i] == 0 ? others[lane] : rows[lane].at[i];
             }
         });
-        other = warp.agree(others, chunk.ends);
+        other = warp.agree(others, chunk.ranges);
     }
     if (refused(warp, rows, chunk.first(), [&](std::uint32_t bits) {
             return Rule::template refuses<Value>(bits, other);
@@ -305,7 +306,7 @@ template <typename Value, typename Warp>
 SPILLWAY_ANYWHERE void decode_whole_bits(
     Warp const& warp, Task const& task, ToDecode const& chunk
 ) {
-    std::uint32_t const other = other_of(task, chunk.ends);
+    std::uint32_t const other = other_of(task, chunk.ranges);
     warp.each([&](int lane) {
         auto const codes = load_codes<1, 0>(chunk.codes, lane);
         SPILLWAY_UNROLL

@@ -81,7 +81,7 @@ bool Mover::Impl::take_coded_staging(Move& move) {
     SPILLWAY_ASSERT(size_bytes > 0, "a coded block is loaded after it was encoded");
     if (move.route == Route::coded) {
         Encoding const& encoding = room.coded->code.encoding;
-        size_bytes += Windows(encoding, kSampledWindows).elements() * size_of(encoding.element);
+        size_bytes += Windows(encoding, kSampledWindows).elements() * size_of(encoding.dtype);
     }
     std::span<std::byte>& beside = is_load ? move.beside : room.coded->beside;
     beside = coded_staging_.take(move.way, size_bytes);

@@ -31,7 +31,7 @@ namespace {
 constexpr std::int64_t kCount = 2000;  ///< elements of a block
 
 Encoding encoding_of(char const* codec, std::int64_t count = kCount) {
-    return {parse_codec(codec).value(), Element::f32, count};
+    return {parse_codec(codec).value(), Dtype::f32, count};
 }
 
 /// 0 and 2 by turns that no codec has trouble with, among them `mask`.

@@ -19,7 +19,7 @@ constexpr std::int64_t kUnitBytes = 4096;
 constexpr std::int64_t kSampledShare = 16;
 constexpr std::int64_t kMostWindows = 64;
 /// More than any codec makes of a window: of 8 bits with two floats for each 32 elements.
-constexpr std::size_t kMostCodedBytes = 4 * Windows::kElements;
+constexpr std::size_t kMostCodedBytes = 4 * Windows::kDtypes;
 
 template <typename Word>
 Word word_at(std::byte const* at) {
@@ -39,16 +39,16 @@ float half_to_float(std::uint16_t half) {
     return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
 }
 
-double element_at(Element element, std::byte const* bytes, std::int64_t index) {
-    std::byte const* const at = bytes + index * size_of(element);
-    switch (element) {
-        case Element::f32:
+double element_at(Dtype dtype, std::byte const* bytes, std::int64_t index) {
+    std::byte const* const at = bytes + index * size_of(dtype);
+    switch (dtype) {
+        case Dtype::f32:
             return word_at<float>(at);
-        case Element::bf16:
+        case Dtype::bf16:
             return std::bit_cast<float>(std::uint32_t{word_at<std::uint16_t>(at)} << 16);
-        case Element::f16:
+        case Dtype::f16:
             return half_to_float(word_at<std::uint16_t>(at));
-        case Element::u8:
+        case Dtype::u8:
             break;
     }
     return static_cast<double>(*at);
@@ -59,7 +59,7 @@ void look_at(
     Encoding const& window, std::span<std::byte const> raw, std::uint64_t seed, SquareSums& sums
 ) {
     std::array<std::byte, kMostCodedBytes> coded;
-    std::array<std::byte, Windows::kElements * sizeof(float)> back;
+    std::array<std::byte, Windows::kDtypes * sizeof(float)> back;
     std::span const decoded = std::span(back).first(raw.size());
     Result<std::int64_t> const size = encode(window, raw, coded, seed);
     if (!size.ok() ||
@@ -67,8 +67,8 @@ void look_at(
         return;
     }
     for (std::int64_t i = 0; i < window.count; ++i) {
-        double const value = element_at(window.element, raw.data(), i);
-        double const error = element_at(window.element, decoded.data(), i) - value;
+        double const value = element_at(window.dtype, raw.data(), i);
+        double const error = element_at(window.dtype, decoded.data(), i) - value;
         sums.of_errors += error * error;
         sums.of_values += value * value;
     }
@@ -80,7 +80,7 @@ void look_at(
 // tensor.
 Windows::Windows(Encoding const& encoding, std::int64_t most)
     : elements_(encoding.count),
-      windows_((encoding.count + kElements - 1) / kElements),
+      windows_((encoding.count + kDtypes - 1) / kDtypes),
       size_(std::min(std::clamp<std::int64_t>(windows_ / kSampledShare, 1, most), windows_)) {
     if (!is_lossy(encoding.codec) || encoding.codec.kind == CodecKind::sign) {
         size_ = 0;
@@ -96,8 +96,8 @@ std::int64_t Windows::elements() const {
 }
 
 Window Windows::operator[](std::int64_t i) const {
-    std::int64_t const first = i * windows_ / size_ * kElements;
-    return {first, std::min(kElements, elements_ - first)};
+    std::int64_t const first = i * windows_ / size_ * kDtypes;
+    return {first, std::min(kDtypes, elements_ - first)};
 }
 
 SquareSums sample_error(
@@ -108,7 +108,7 @@ SquareSums sample_error(
     for (std::int64_t i = 0; i < windows.size(); ++i) {
         Encoding window = encoding;
         window.count = windows[i].count;
-        auto const at = static_cast<std::size_t>(windows[i].first * size_of(encoding.element));
+        auto const at = static_cast<std::size_t>(windows[i].first * size_of(encoding.dtype));
         auto const size = static_cast<std::size_t>(window.raw_bytes());
         look_at(window, raw.subspan(at, size), seed + static_cast<std::uint64_t>(i), sums);
     }

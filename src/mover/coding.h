@@ -42,7 +42,7 @@ struct Window {
 /// over it. None where nothing is lost of what its reader needs: exact codecs, and `sign`.
 class Windows {
   public:
-    static constexpr std::int64_t kElements = 1024;  ///< of a window, at most
+    static constexpr std::int64_t kDtypes = 1024;  ///< of a window, at most
 
     Windows(Encoding const& encoding, std::int64_t most);
     [[nodiscard]] std::int64_t size() const { return size_; }
@@ -70,7 +70,7 @@ class Windows {
 
 /// Windows of a block that a device encodes: they come along behind it.
 inline constexpr std::int64_t kSampledWindows = 4;
-inline constexpr std::int64_t kMostSampledBytes = kSampledWindows * Windows::kElements * 4;
+inline constexpr std::int64_t kMostSampledBytes = kSampledWindows * Windows::kDtypes * 4;
 
 /// What coding did to the blocks of one label with one codec.
 struct CodingCounters {

@@ -48,7 +48,7 @@ TEST(CodingTest, the_sampled_error_is_about_the_true_one) {
     std::vector<float> const values = waves(400'000);
     for (char const* const text :
          {"affine4", "affine2:group=64", "affine8:absmax,stochastic", "fp8_e4m3", "nf4"}) {
-        Encoding const encoding{codec_of(text), Element::f32, std::ssize(values)};
+        Encoding const encoding{codec_of(text), Dtype::f32, std::ssize(values)};
         SquareSums const sums = sample_error(encoding, std::as_bytes(std::span(values)), 7);
         double const sampled = std::sqrt(sums.of_errors / sums.of_values);
         EXPECT_GT(sampled, 0) << text;
@@ -59,7 +59,7 @@ TEST(CodingTest, the_sampled_error_is_about_the_true_one) {
 TEST(CodingTest, of_a_small_tensor_its_first_elements_are_looked_at) {
     for (std::int64_t const count : {1, 31, 1024, 1025, 5000}) {
         std::vector<float> const values = waves(count);
-        Encoding const encoding{codec_of("affine4"), Element::f32, count};
+        Encoding const encoding{codec_of("affine4"), Dtype::f32, count};
         SquareSums const sums = sample_error(encoding, std::as_bytes(std::span(values)), 7);
         double squares = 0;
         for (std::size_t i = 0; i < values.size() && i < 1024; ++i) {
@@ -72,18 +72,18 @@ TEST(CodingTest, of_a_small_tensor_its_first_elements_are_looked_at) {
 TEST(CodingTest, halves_are_read_as_what_they_are) {
     std::vector<std::uint16_t> const bf16{0x3f80, 0xc000, 0x0000, 0x4040};  // 1, -2, 0, 3
     std::vector<std::uint16_t> const f16{0x3c00, 0xc000, 0x0001, 0x4200};   // 1, -2, 2^-24, 3
-    for (auto const& [element, values] : {std::pair{Element::bf16, bf16}, {Element::f16, f16}}) {
-        Encoding const encoding{codec_of("affine8"), element, 4};
+    for (auto const& [dtype, values] : {std::pair{Dtype::bf16, bf16}, {Dtype::f16, f16}}) {
+        Encoding const encoding{codec_of("affine8"), dtype, 4};
         SquareSums const sums = sample_error(encoding, std::as_bytes(std::span(values)), 7);
-        EXPECT_NEAR(sums.of_values, 14, 1e-6) << name_of(element);
-        EXPECT_LT(sums.of_errors, 1e-3) << name_of(element);
+        EXPECT_NEAR(sums.of_values, 14, 1e-6) << name_of(dtype);
+        EXPECT_LT(sums.of_errors, 1e-3) << name_of(dtype);
     }
 }
 
 TEST(CodingTest, nothing_is_lost_by_exact_codecs_and_by_sign) {
     std::vector<float> const values = waves(5000);
     for (char const* const text : {"identity", "lossless", "mask", "sign"}) {
-        Encoding const encoding{codec_of(text), Element::f32, std::ssize(values)};
+        Encoding const encoding{codec_of(text), Dtype::f32, std::ssize(values)};
         SquareSums const sums = sample_error(encoding, std::as_bytes(std::span(values)), 7);
         EXPECT_EQ(sums.of_errors, 0) << text;
         EXPECT_EQ(sums.of_values, 0) << text;
@@ -92,7 +92,7 @@ TEST(CodingTest, nothing_is_lost_by_exact_codecs_and_by_sign) {
 
 TEST(CodingTest, every_label_and_codec_has_counters_of_its_own) {
     CodingTally tally;
-    BlockCode const one{{codec_of("affine4"), Element::f32, 10}, 1, "norm_input"};
+    BlockCode const one{{codec_of("affine4"), Dtype::f32, 10}, 1, "norm_input"};
     BlockCode other = one;
     other.label = "linear_input";
     BlockCode third = one;

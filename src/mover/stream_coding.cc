@@ -81,8 +81,8 @@ Result<void> Mover::Impl::enqueue_coded_copy_out(Move& move, Encoding const& enc
     std::byte* sample = to.data() + size_bytes;
     Windows const windows(encoding, kSampledWindows);
     for (std::int64_t i = 0; enqueued.ok() && i < windows.size(); ++i) {
-        std::int64_t const first = windows[i].first * size_of(encoding.element);
-        std::int64_t const bytes = windows[i].count * size_of(encoding.element);
+        std::int64_t const first = windows[i].first * size_of(encoding.dtype);
+        std::int64_t const bytes = windows[i].count * size_of(encoding.dtype);
         enqueued = device_->copy(sample, move.device.bytes.data() + first, bytes, stream);
         sample += bytes;
     }

@@ -153,8 +153,8 @@ std::optional<TensorClass> first_lossy(CodecTable const& table) {
 SavedAs leaves_by(CodecTable const& table, SavedTensor const& tensor) {
     Codec const& codec = table[at(tensor.tensor_class)];
     SavedAs as{.tensor_class = tensor.tensor_class};
-    if (codec.kind != CodecKind::identity && tensor.element && tensor.count > 0) {
-        Encoding const encoding{codec, *tensor.element, tensor.count};
+    if (codec.kind != CodecKind::identity && tensor.dtype && tensor.count > 0) {
+        Encoding const encoding{codec, *tensor.dtype, tensor.count};
         bool const is_unasked =
             std::find(kMayBeLossy.begin(), kMayBeLossy.end(), tensor.tensor_class) !=
             kMayBeLossy.end();

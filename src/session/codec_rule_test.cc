@@ -27,10 +27,7 @@ std::string refusal(std::string const& text) {
 
 SavedTensor floats(TensorClass tensor_class, std::int64_t count = 1024) {
     return {
-        .tensor_class = tensor_class,
-        .element = Element::f32,
-        .count = count,
-        .size_bytes = 4 * count};
+        .tensor_class = tensor_class, .dtype = Dtype::f32, .count = count, .size_bytes = 4 * count};
 }
 
 TEST(CodecRule, the_table_of_qpo_loses_only_what_it_may) {
@@ -90,15 +87,15 @@ TEST(CodecRule, tensors_leave_by_their_class_where_the_codec_takes_their_type) {
     CodecTable const table = table_of(*find_policy("qpo"));
     SavedAs const linear = leaves_by(table, floats(TensorClass::linear_input));
     EXPECT_EQ(
-        linear.encoding, (Encoding{codec_of(table, TensorClass::linear_input), Element::f32, 1024})
+        linear.encoding, (Encoding{codec_of(table, TensorClass::linear_input), Dtype::f32, 1024})
     );
     EXPECT_EQ(linear.tensor_class, TensorClass::linear_input);
     EXPECT_EQ(linear.advice, Advice::when_asked);
     EXPECT_FALSE(leaves_by(table, floats(TensorClass::other)).encoding);
     SavedTensor bytes = floats(TensorClass::linear_input);
-    bytes.element = Element::u8;
+    bytes.dtype = Dtype::u8;
     EXPECT_FALSE(leaves_by(table, bytes).encoding) << "doubles, say";
-    bytes.element.reset();
+    bytes.dtype.reset();
     EXPECT_FALSE(leaves_by(table, bytes).encoding);
     SavedTensor part = floats(TensorClass::linear_input);
     part.is_whole = false;
@@ -107,7 +104,7 @@ TEST(CodecRule, tensors_leave_by_their_class_where_the_codec_takes_their_type) {
     part.tensor_class = TensorClass::attention;
     EXPECT_TRUE(leaves_by(laid("attention=affine8"), part).encoding) << "named";
     bytes = floats(TensorClass::mask);
-    bytes.element = Element::u8;
+    bytes.dtype = Dtype::u8;
     EXPECT_TRUE(leaves_by(table, bytes).encoding);
     EXPECT_FALSE(leaves_by(table, floats(TensorClass::linear_input, 0)).encoding);
 }

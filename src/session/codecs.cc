@@ -93,13 +93,13 @@ std::string bound_of(Codec const& codec) {
 
 CodecSpeed speed_of(Codec const& codec, Buffers& buffers) {
     Bytes const& raw = codec.kind == CodecKind::mask ? buffers.masks : buffers.normals;
-    Encoding const encoding{codec, Element::f32, std::ssize(raw) / 4};
+    Encoding const encoding{codec, Dtype::f32, std::ssize(raw) / 4};
     CodecSpeed speed;
     speed.codec = to_text(codec);
     speed.lossy = is_lossy(codec);
     speed.error_bound = error_bound(codec);
     speed.bound_of = bound_of(codec);
-    speed.encoded_bytes = *encoded_bytes({codec, Element::f32, kTensorBytes / 4});
+    speed.encoded_bytes = *encoded_bytes({codec, Dtype::f32, kTensorBytes / 4});
     std::int64_t size = 0;
     speed.encode_bytes_per_s = rate_of(raw.size(), [&] {
         Result<std::int64_t> const encoded = encode(encoding, raw, buffers.coded, 1);

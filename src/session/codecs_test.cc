@@ -21,7 +21,7 @@ TEST(Codecs, every_kind_with_its_size_and_speed) {
         Result<Codec> const codec = parse_codec(speed.codec);
         ASSERT_TRUE(codec.ok()) << speed.codec;
         kinds.insert(codec->kind);
-        Encoding const mebibyte{*codec, Element::f32, speeds.tensor_bytes / 4};
+        Encoding const mebibyte{*codec, Dtype::f32, speeds.tensor_bytes / 4};
         EXPECT_EQ(speed.encoded_bytes, *encoded_bytes(mebibyte)) << speed.codec;
         EXPECT_EQ(speed.error_bound, error_bound(*codec)) << speed.codec;
         EXPECT_EQ(speed.bound_of.empty(), !speed.lossy) << speed.codec;

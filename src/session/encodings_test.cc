@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kFloats = 64 * 1024;
 
 SavedAs as(char const* codec, std::int64_t elements = kFloats) {
-    return {Encoding{parse_codec(codec).value(), Element::f32, elements}, Advice::when_asked};
+    return {Encoding{parse_codec(codec).value(), Dtype::f32, elements}, Advice::when_asked};
 }
 
 TEST(Encodings, what_would_take_no_fewer_bytes_or_is_a_part_of_a_value_goes_as_it_is) {

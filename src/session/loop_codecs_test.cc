@@ -33,7 +33,7 @@ SavedAs saved_as(
     TensorClass tensor_class = TensorClass::linear_input
 ) {
     Encoding const encoding{
-        parse_codec(codec).value(), Element::f32, static_cast<std::int64_t>(count)};
+        parse_codec(codec).value(), Dtype::f32, static_cast<std::int64_t>(count)};
     return {encoding, Advice::when_asked, tensor_class};
 }
 
@@ -268,7 +268,7 @@ TEST(LoopCodecs, an_encoding_that_is_of_no_use_is_none) {
         saved_as("affine4", kCount),
         saved_as("affine4", kCount)};
     useless[4].encoding->codec.bits = 7;  // no codec
-    useless[5].encoding->element = Element::u8;
+    useless[5].encoding->dtype = Dtype::u8;
     for (SavedAs const& as : useless) {
         std::vector<float> const values = noise(1, kCount);
         ValueId const value = rig.save_floats(values, as).value();
@@ -366,7 +366,7 @@ TEST(LoopCodecs, an_encode_that_falls_behind_is_waited_for_and_loses_nothing) {
     constexpr std::size_t kMany = 1 << 18;  // a mebibyte of which little repeats: milliseconds
     Rig rig(3_MiB);
     rig.tier->set_delay_ms(20);
-    SavedAs const as{.encoding = Encoding{parse_codec("lossless").value(), Element::f32, kMany}};
+    SavedAs const as{.encoding = Encoding{parse_codec("lossless").value(), Dtype::f32, kMany}};
     std::vector<std::vector<float>> values(6, std::vector<float>(kMany));
     std::mt19937 random(1);
     for (std::vector<float>& each : values) {

@@ -16,10 +16,10 @@ namespace spillway {
 /// What is known of a tensor when it is saved.
 struct SavedTensor {
     TensorClass tensor_class = TensorClass::other;
-    std::optional<Element> element;  ///< none: of a type that no lossy codec takes
-    std::int64_t count = 0;          ///< elements of its storage; 0: without `element`
-    std::int64_t size_bytes = 0;     ///< of the storage, as the device rounds
-    bool is_whole = true;            ///< the tensor has every element of its storage
+    std::optional<Dtype> dtype;   ///< none: of a type that no lossy codec takes
+    std::int64_t count = 0;       ///< elements of its storage; 0: without `dtype`
+    std::int64_t size_bytes = 0;  ///< of the storage, as the device rounds
+    bool is_whole = true;         ///< the tensor has every element of its storage
     Phase phase = Phase::forward;
     std::int64_t step = 0;
 };

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kFloats = 64 * 1024;  ///< 256 KiB
 
 SavedAs lossy(Advice advice) {
-    Encoding const encoding{parse_codec("affine2").value(), Element::f32, kFloats};
+    Encoding const encoding{parse_codec("affine2").value(), Dtype::f32, kFloats};
     return {encoding, advice, TensorClass::linear_input};
 }
 
@@ -83,7 +83,7 @@ TEST(SecondSaver, a_coded_copy_that_is_away_counts_no_more) {
 TEST(SecondSaver, what_is_exact_stays_encoded) {
     Rig rig(64_MiB);
     std::vector<float> const values(kFloats, 1.5F);
-    Encoding const encoding{parse_codec("lossless").value(), Element::f32, kFloats};
+    Encoding const encoding{parse_codec("lossless").value(), Dtype::f32, kFloats};
     ValueId const value = rig.save_floats(values, {encoding, Advice::at_once}).value();
     rig.loop->goes_raw(value);
     EXPECT_TRUE(rig.save(256_KiB).ok());

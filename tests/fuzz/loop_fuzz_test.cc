@@ -173,8 +173,8 @@ class Program {
         if (garbles_ || dice_.percent(75)) {
             std::int64_t const last = garbles_ ? 2 : std::ssize(kCodecs) - 1;
             auto const codec = static_cast<std::size_t>(dice_.in(0, last));
-            known.as.encoding = Encoding{
-                parse_codec(kCodecs[codec]).value(), Element::f32, std::ssize(known.values)};
+            known.as.encoding =
+                Encoding{parse_codec(kCodecs[codec]).value(), Dtype::f32, std::ssize(known.values)};
         }
         known.as.advice = static_cast<Advice>(dice_.in(1, 3));
         known.as.tensor_class = static_cast<TensorClass>(dice_.in(0, kTensorClasses - 1));

@@ -9,44 +9,43 @@ Columns = dict[str, dict[str, Outcome]]
 KINDS = (PASS, LOUD, WRONG, OLD, MEMORY, CRASH, HANG, IDLE, NONE)
 MARKS = {WRONG: "**wrong**", CRASH: "**crash**", HANG: "**hang**"}
 
-HEAD = """# Who does what plain autograd does
+HEAD = """# Semantics
 
-The cases of `tests/semantics/` under systems that move or recompute what autograd saves. The measure is plain
-autograd: the same bits of every result, the same error, and nothing held once the graph is gone.
-`make semantics` writes this page; a test runs the columns of plain autograd and Spillway afresh and fails where
-they differ from it.
+This page compares systems that move or recompute what autograd saves, on the cases of `tests/semantics/`. The reference is plain
+autograd: a system passes a case if every result has the same bits, errors are the same, and nothing is held once the graph is freed.
+`make semantics` writes this page. A test runs the columns of plain autograd and Spillway again and fails if they differ from it.
 
-A system runs in a process of its own, on the CPU; Spillway also on `tests/late`, an accelerator in software whose
-streams run late, in an order that is drawn anew for each case, with a checker of the order. So it shows what a
-system's logic does, and nothing of its speed or what it saves, nor of the others' streams. Systems that leave
-tensors of the CPU alone are made to take them, as the second table says. A system that recomputes is posed each
-case as a function that it wraps; what a checkpoint is documented not to keep (weights that change before the
-recompute, batch norm's counts) is in the table all the same.
+Each system runs in a process of its own, on the CPU. Spillway also runs on `tests/late`, a simulated accelerator whose
+streams run late, in a new random order for each case, with a checker of the order. So the page shows whether a
+system's logic is right. It does not show its speed, how much memory it saves, or how the other systems order streams. Systems that ignore
+tensors on the CPU are made to take them, as the second table describes. A system that recomputes gets each
+case as a function to wrap. The cases include what a checkpoint is documented not to preserve (weights that change before the
+recompute, batch norm's counts).
 
 | word | what the system did |
 |---|---|
-| pass | what plain autograd does |
-| loud | raises where plain autograd does not, or raises something else |
+| pass | the same as plain autograd |
+| loud | raises where plain autograd does not, or raises another error |
 | **wrong** | silent: another result, or no error and a wrong gradient |
-| old value | silent: plain autograd raises, because a saved tensor was written; the system uses the value before |
-| memory | silent: holds a graph or its bytes after the last name is gone, or copies parameters |
-| crash, hang | the process died, or no end in a minute |
-| idle | right, but nothing was moved where it had to be (Spillway only) |
-| n/a | the case cannot be posed |
+| old value | silent: plain autograd raises, because a saved tensor was written; the system uses the value before the write |
+| memory | silent: holds a graph or its bytes after the last reference is gone, or copies parameters |
+| crash, hang | the process died, or did not end within a minute |
+| idle | right, but nothing was moved although it had to be (Spillway only) |
+| n/a | the case does not apply |
 """
 
 NOT_HERE = """
 ## What is not here
 
-The sources are numbered sections of our notes on peers and issues of other projects (`project#number`). Left
+The sources are numbered sections of our notes on peers and issues of other projects (`project#number`). These are left
 out:
 
 - Races of streams and host buffers, `record_stream`, pinned memory, graph capture (Megatron-LM#7398,
   torchtune#1867's other half, trl#7195, DeepSpeed#8186, torchtitan#2581, diffusers#12673; 6.13, 6.20, 6.22 to
-  6.28, 6.31): the CPU has one order. The tests in `tests/late` pose them to Spillway, but for graph capture, which
+  6.28, 6.31): the CPU has one order. The tests in `tests/late` cover them for Spillway, except for graph capture, which
   needs a GPU.
-- Several processes (unsloth#9995, 6.29's collectives): `tests/python/distributed_test.py` poses them to Spillway.
-- Memory that is not saved, host memory and speed (section 4 from 29 on): those are measured, not judged.
+- Several processes (unsloth#9995, 6.29's collectives): `tests/python/distributed_test.py` covers them for Spillway.
+- Memory that is not saved, host memory and speed (section 4 from 29 on): these are measured, not judged.
 - Defects of one project's own configuration (Megatron-Bridge#2684, DeepSpeed#3062, diffusers#14433).
 """
 
@@ -95,8 +94,8 @@ def _reasons_not_posed(found: Columns) -> list[str]:
 
 def page(todo: list[Case], found: Columns, versions: dict[str, str]) -> str:
     lines = [HEAD, f"Made with torch {versions['plain']}: {len(todo)} cases.", *_systems(found, versions)]
-    lines += ["", "## The cases", "", "`plain` says what plain autograd does: the bits of a result, an error, "
-              "or everything let go."]
+    lines += ["", "## The cases", "", "The column `plain` is what plain autograd does: it computes a result (bits), raises "
+              "an error, or frees everything."]
     titles = [systems.ALL[name].title for name in found]
     group = ""
     for each in todo:

@@ -168,16 +168,16 @@ SaverClass class_of(SavedNow const& saved, IsParameter is_parameter) {
     return {class_by_operator(saved, is_parameter), dtype};
 }
 
-Element element_of(c10::ScalarType dtype) {
+Dtype element_of(c10::ScalarType dtype) {
     switch (dtype) {
         case c10::ScalarType::Float:
-            return Element::f32;
+            return Dtype::f32;
         case c10::ScalarType::BFloat16:
-            return Element::bf16;
+            return Dtype::bf16;
         case c10::ScalarType::Half:
-            return Element::f16;
+            return Dtype::f16;
         default:
-            return Element::u8;
+            return Dtype::u8;
     }
 }
 

@@ -51,6 +51,6 @@ struct SavedNow {
 );
 
 /// As what a codec sees elements of that type: `u8` where as bytes.
-[[nodiscard]] Element element_of(c10::ScalarType dtype);
+[[nodiscard]] Dtype element_of(c10::ScalarType dtype);
 
 }  // namespace spillway

@@ -14,39 +14,62 @@ namespace {
 /// One part in so many: what rounding and small tensors beside the large ones take.
 constexpr std::int64_t kSlack = 64;
 
+/// Tensors of a parameter's size that Adam keeps for it.
+constexpr std::int64_t kAdamStates = 2;
+
+/// "24.0 MiB (25165824 bytes)", a little rounded up.
+std::string about(std::int64_t bytes) {
+    bytes += bytes / kSlack;
+    return format_size(bytes) + " (" + std::to_string(bytes) + " bytes)";
+}
+
 }  // namespace
 
 void StepEstimate::own(std::vector<at::Tensor> const& tensors, Device const& device) {
-    std::int64_t bytes = 0;
+    std::int64_t trainable_bytes = 0;
+    std::int64_t gradient_bytes = 0;
     for (at::Tensor const& tensor : tensors) {
         bool const wants = tensor.defined() && tensor.is_leaf() && tensor.requires_grad();
-        if (wants && tensor.layout() == c10::kStrided && !tensor.grad().defined()) {
-            bytes += device.rounded(static_cast<std::int64_t>(tensor.nbytes()));
+        if (wants && tensor.layout() == c10::kStrided) {
+            std::int64_t const bytes = device.rounded(static_cast<std::int64_t>(tensor.nbytes()));
+            trainable_bytes += bytes;
+            gradient_bytes += tensor.grad().defined() ? 0 : bytes;
         }
     }
-    gradient_bytes_ = bytes;
+    trainable_bytes_ = trainable_bytes;
+    gradient_bytes_ = gradient_bytes;
 }
 
 void StepEstimate::update_begins(std::int64_t needed_bytes, std::int64_t state_bytes) {
+    has_updated_ = true;
     update_bytes_ = state_bytes > 0 ? needed_bytes + state_bytes : 0;
 }
 
 std::string StepEstimate::words(std::int64_t needed_bytes, Phase phase) const {
-    std::int64_t const update_bytes = update_bytes_;
-    std::int64_t whole_bytes = update_bytes;
-    if (update_bytes == 0 && phase != Phase::update) {
-        Backward const backward = what_runs_here();
-        bool const is_before = phase != Phase::backward && backward.roots.empty();
-        whole_bytes =
-            needed_bytes + (is_before ? gradient_bytes_.load() : missing_gradient_bytes(backward));
-    }
-    if (needed_bytes == 0 || whole_bytes <= needed_bytes) {
+    if (needed_bytes == 0) {
         return {};
     }
-    whole_bytes += whole_bytes / kSlack;
-    return " About " + format_size(whole_bytes) + " (" + std::to_string(whole_bytes) +
-           " bytes) are needed once every parameter has " +
-           (update_bytes > 0 ? "its optimizer state." : "a gradient.");
+    if (std::int64_t const update_bytes = update_bytes_; update_bytes > needed_bytes) {
+        return " About " + about(update_bytes) +
+               " are needed once every parameter has its optimizer state.";
+    }
+    if (phase == Phase::update) {
+        return {};
+    }
+    Backward const backward = what_runs_here();
+    bool const is_before = phase != Phase::backward && backward.roots.empty();
+    std::int64_t const coming_bytes =
+        is_before ? gradient_bytes_.load() : missing_gradient_bytes(backward);
+    std::int64_t const whole_bytes = needed_bytes + coming_bytes;
+    std::string words;
+    if (coming_bytes > 0) {
+        words = " About " + about(whole_bytes) + " are needed once every parameter has a gradient.";
+    }
+    if (!has_updated_ && trainable_bytes_ > 0) {
+        words += " Adam's first step will add its state: about " +
+                 about(whole_bytes + kAdamStates * trainable_bytes_) + ".";
+    }
+    return words;
 }
 
 }  // namespace spillway

@@ -28,13 +28,15 @@ class StepEstimate {
     void update_begins(std::int64_t needed_bytes, std::int64_t state_bytes);
     void update_ends() { update_bytes_ = 0; }
 
-    /// A sentence for a refusal that proved `needed_bytes`, on the thread that was refused:
-    /// " About 24.0 MiB (25165824 bytes) are needed once every parameter has a gradient."; empty
-    /// where that is no more.
+    /// For a refusal that proved `needed_bytes`, on the thread that was refused: " About 24.0 MiB
+    /// (25165824 bytes) are needed once every parameter has a gradient.", and what Adam would add,
+    /// as long as no optimizer has stepped. Empty if that is no more.
     [[nodiscard]] std::string words(std::int64_t needed_bytes, Phase phase) const;
 
   private:
-    std::atomic<std::int64_t> gradient_bytes_ = 0;
+    std::atomic<std::int64_t> trainable_bytes_ = 0;
+    std::atomic<std::int64_t> gradient_bytes_ = 0;  ///< of trainable parameters without a gradient
+    std::atomic<bool> has_updated_ = false;
     std::atomic<std::int64_t> update_bytes_ = 0;  ///< of later steps; 0: no update is under way
 };
 

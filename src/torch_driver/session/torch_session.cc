@@ -181,16 +181,16 @@ void TorchSession::phase(Phase phase) {
 }
 
 SavedAs TorchSession::ask_rule(Registry::Fresh const& fresh, bool is_in_backward) {
-    Element const element = element_of(fresh.saver.dtype);
+    Dtype const dtype = element_of(fresh.saver.dtype);
     SavedTensor const tensor{
         .tensor_class = fresh.saver.tensor_class,
-        .element = element,
-        .count = fresh.storage_bytes / size_of(element),
+        .dtype = dtype,
+        .count = fresh.storage_bytes / size_of(dtype),
         .size_bytes = fresh.size_bytes,
         .is_whole = fresh.is_whole,
         .phase = is_in_backward ? Phase::backward : loop_->current_phase(),
         .step = loop_->step()};
-    if (fresh.storage_bytes % size_of(element) != 0) {
+    if (fresh.storage_bytes % size_of(dtype) != 0) {
         return {};
     }
     std::lock_guard const lock(rule_mutex_);
