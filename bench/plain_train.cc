@@ -16,18 +16,17 @@ int main(int count, char** words) {
     constexpr int kBadValue = 2;
     CLI::App app{"Trains as `spillway train` does, on stock torch alone."};
     spillway::TrainOptions options;
-    spillway::cli::TrainText text;
-    spillway::cli::add_train_flags(app, options, text);
+    spillway::cli::add_train_flags(app, options);
     try {
         app.parse(count, words);
-        spillway::cli::read_sizes(text, options);
+        spillway::cli::read_sizes(options);
     } catch (CLI::Success const& asked) {
         return app.exit(asked);
     } catch (CLI::ParseError const& failure) {
         std::fprintf(stderr, "plain_train: %s\n", failure.what());
         return kBadValue;
     }
-    if (options.device_budget_bytes > 0 || options.count_allocations) {
+    if (options.session.device_budget_bytes > 0 || options.count_allocations) {
         std::fprintf(stderr, "plain_train: there is no session here to cap or count with\n");
         return kBadValue;
     }

@@ -23,14 +23,13 @@ namespace {
 constexpr int kBadValue = 2;
 
 int refused(std::string const& line) {
-    std::string const first = line.substr(0, line.find('\n'));
-    std::fprintf(
-        stderr,
-        "spillway: %s\nspillway: --help, train --help, replay --help and codecs --help list what "
-        "there is\n",
-        first.c_str()
-    );
+    std::fprintf(stderr, "spillway: %s\n", line.substr(0, line.find('\n')).c_str());
     return kBadValue;
+}
+
+int refused_word(std::string const& line) {
+    refused(line);
+    return refused("--help, train --help, replay --help and codecs --help list what there is");
 }
 
 // Why the first word is neither a subcommand nor a flag; CLI11 would call it an extra argument.
@@ -77,20 +76,25 @@ int main(int count, char** words) {
     codecs.add_option("--json", codecs_file, "a file for the same as JSON");
     codecs.footer("Takes a second or two, and 250 MB of memory");
     spillway::TrainOptions options;
-    spillway::cli::TrainText text;
-    spillway::cli::add_train_flags(train, options, text);
+    spillway::cli::add_train_flags(train, options);
     if (std::string const why = unknown_first_word(count, words); !why.empty()) {
-        return refused(why);
+        return refused_word(why);
     }
     try {
         app.parse(count, words);
         if (train.parsed()) {
-            spillway::cli::read_sizes(text, options);
+            spillway::cli::read_sizes(options);
         }
     } catch (CLI::Success const& asked) {
         return app.exit(asked);
-    } catch (CLI::ParseError const& failure) {
+    } catch (CLI::ValidationError const& failure) {
         return refused(failure.what());
+    } catch (CLI::RequiresError const&) {
+        return refused(spillway::cli::why_not_together(train));
+    } catch (CLI::ExcludesError const&) {
+        return refused(spillway::cli::why_not_together(train));
+    } catch (CLI::ParseError const& failure) {
+        return refused_word(failure.what());
     }
     if (codecs.parsed()) {
         return spillway::cli::run_codecs(codecs_file);

@@ -3,10 +3,6 @@
 
 #include "text.h"
 
-#include "spillway/units.h"
-
-#include <CLI/CLI.hpp>
-
 #include <charconv>
 #include <cmath>
 
@@ -47,22 +43,6 @@ std::string Fraction::operator()(std::string const& text) const {
     }
     return "'" + text + "' is not a number from " + shown(least) + " to " +
            (below_most ? "below " : "") + shown(most);
-}
-
-std::int64_t size_of(
-    std::string const& flag,
-    std::string const& text,
-    std::int64_t whole_bytes,
-    std::int64_t least_bytes
-) {
-    Result<std::int64_t> const size = parse_size(text, whole_bytes);
-    if (!size) {
-        throw CLI::ValidationError(flag, size.error().what);
-    }
-    if (*size < least_bytes) {
-        throw CLI::ValidationError(flag, "'" + text + "' must be more than 0");
-    }
-    return *size;
 }
 
 }  // namespace spillway::cli

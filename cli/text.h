@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Reading what was typed: whole numbers, fractions, sizes; each error names it.
+// Reading what was typed: whole numbers, fractions; each error names it.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +23,5 @@ struct Fraction {
     bool below_most = false;
     std::string operator()(std::string const& text) const;
 };
-
-/// Reads a size of at least `least_bytes`, which is 0 or 1.
-///
-/// Fails   CLI::ValidationError "flag: why", naming the text
-[[nodiscard]] std::int64_t size_of(
-    std::string const& flag,
-    std::string const& text,
-    std::int64_t whole_bytes,
-    std::int64_t least_bytes = 1
-);
 
 }  // namespace spillway::cli

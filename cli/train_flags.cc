@@ -4,13 +4,15 @@
 #include "train_flags.h"
 
 #include "spillway/limits.h"
-#include "spillway/policy.h"
+#include "spillway/option.h"
 #include "text.h"
 
 #include <CLI/CLI.hpp>
 
 #include <sstream>
 #include <utility>
+#include <variant>
+#include <vector>
 
 namespace spillway::cli {
 
@@ -33,18 +35,6 @@ std::string shown(double number) {
     std::ostringstream text;
     text << number;
     return text.str();
-}
-
-/// "online: what leaves is chosen as it runs; keep_all: ..."
-std::string help_of_policies() {
-    std::string help;
-    for (Policy const& policy : policies()) {
-        help += help.empty() ? "" : "; ";
-        help += policy.name;
-        help += policy.is_lossy ? ", with --lossy: " : ": ";
-        help += policy.what;
-    }
-    return help;
 }
 
 /// One group of flags in the help text. Each says its default in brackets.
@@ -76,15 +66,13 @@ class Group {
         add(flag, to, help, otherwise)->check(check(not_empty))->type_name(type);
     }
 
-    /// Separated by commas, or given several times.
-    void list(
-        char const* flag, std::string& to, std::string const& help, std::string const& otherwise
+    void choice(
+        char const* flag,
+        std::string& to,
+        std::string const& help,
+        std::vector<std::string> const& names
     ) {
-        add(flag, to, help, otherwise)
-            ->check(check(not_empty))
-            ->type_name("LIST")
-            ->delimiter(',')
-            ->multi_option_policy(CLI::MultiOptionPolicy::Join);
+        add(flag, to, help, to)->check(CLI::IsMember(names))->type_name("NAME");
     }
 
     void yes(char const* flag, bool& to, std::string const& help) {
@@ -193,8 +181,7 @@ void add_training(CLI::App& app, TrainOptions& options) {
     group.fraction("--beta1", options.beta1, "AdamW's", {0.0, 1.0, true});
     group.fraction("--beta2", options.beta2, "AdamW's", {0.0, 1.0, true});
     group.fraction("--clip", options.clip, "most the gradients' norm may be; 0: any", {0.0, 1e9});
-    group.word("--precision", options.precision, "fp32, or bf16 by autocast", "NAME", "fp32");
-    group.word("--device", options.device, "cpu, cuda (the first GPU) or cuda:N", "NAME", "cpu");
+    group.choice("--precision", options.precision, "bf16 is autocast", {"fp32", "bf16"});
     group.whole(
         "--threads",
         options.threads,
@@ -204,73 +191,80 @@ void add_training(CLI::App& app, TrainOptions& options) {
     );
 }
 
-void add_budget(CLI::App& app, TrainOptions& options, TrainText& text) {
-    Group group(app, "Budget (sizes: 600MiB, 1.5GiB, 700MB, 80%)");
-    group.word(
-        "--device-budget",
-        text.device_budget,
-        "most bytes of the device, a hard cap; % (cpu only) is of this machine's memory or its "
-        "cgroup's limit",
-        "SIZE",
-        "none: nothing is moved"
-    );
-    group.word(
-        "--host-budget",
-        text.host_budget,
-        "host memory that saved tensors may wait in",
-        "SIZE",
-        "0 on the CPU or beside --nvme; else 4 x --device-budget, at most half of what is left"
-    );
-    group.word(
-        "--nvme", options.nvme, "folder, on a disk, that saved tensors may wait in", "PATH", "none"
-    );
-    group.word(
-        "--nvme-budget",
-        text.nvme_budget,
-        "most bytes there; % is of its free space",
-        "SIZE",
-        "nine tenths of the free space"
-    );
-    group.yes("--nvme-allow-tmpfs", options.nvme_allow_tmpfs, "let --nvme be a memory file system");
-    group.word("--policy", options.policy, help_of_policies(), "NAME", "online");
-    group.word(
-        "--nvme-rate",
-        text.nvme_rate,
-        "slow --nvme down to so many bytes a second each way, as a slower drive or link would be",
-        "SIZE",
-        "as fast as it is"
-    );
+/// What its value is called in the help text.
+char const* type_name_of(OptionType type) {
+    switch (type) {
+        case OptionType::bytes:
+        case OptionType::rate:
+            return "SIZE";
+        case OptionType::integer:
+            return "N";
+        case OptionType::codecs:
+            return "LIST";
+        case OptionType::folder:
+            return "PATH";
+        case OptionType::file:
+            return "FILE";
+        case OptionType::toggle:
+        case OptionType::choice:
+        case OptionType::policy:
+        case OptionType::word:
+            break;
+    }
+    return "NAME";
 }
 
-void add_codecs(CLI::App& app, TrainOptions& options) {
+/// A flag of the session's table. Sizes are read after the parsing: a share is of what others say.
+void add_session_flag(CLI::App& app, Option const& option, TrainOptions& options) {
+    std::string const flag(option.flag);
+    std::string const help =
+        describe(option, Face::program) + " [" + describe_default(option, Face::program) + "]";
+    CLI::Option* added = nullptr;
+    if (auto const* const toggle = std::get_if<bool SessionOptions::*>(&option.member)) {
+        added = app.add_flag(flag, options.session.*(*toggle), help);
+    } else {
+        auto const* const text = std::get_if<std::string SessionOptions::*>(&option.member);
+        std::string& to =
+            text != nullptr ? options.session.*(*text) : options.typed[std::string(option.name)];
+        added = app.add_option(flag, to, help)->take_last()->type_name(type_name_of(option.type));
+        auto const names = choices_of(option);
+        added->check(
+            names.empty() ? check(not_empty)
+                          : CLI::IsMember(std::vector<std::string>(names.begin(), names.end()))
+        );
+    }
+    added->group(std::string(option.group));
+    if (option.type == OptionType::codecs) {
+        added->delimiter(',')->multi_option_policy(CLI::MultiOptionPolicy::Join);
+    }
+}
+
+void add_session(CLI::App& app, TrainOptions& options) {
+    auto const flags = [](Option const& option) { return !option.flag.empty(); };
+    for (Option const& option : option_table()) {
+        if (flags(option)) {
+            add_session_flag(app, option, options);
+        }
+    }
+    for (Option const& option : option_table()) {
+        for (std::string_view const needed : {option.needs, option.flag_needs}) {
+            if (flags(option) && !needed.empty()) {
+                app.get_option(std::string(option.flag))
+                    ->needs(app.get_option(std::string(option_name(needed, Face::program))));
+            }
+        }
+    }
+}
+
+void add_gradient_error(CLI::App& app, TrainOptions& options) {
     Group group(app, "Codecs");
-    group.yes(
-        "--lossy", options.lossy, "let codecs lose something; without it what would is refused"
-    );
-    group.list(
-        "--codec",
-        options.codec,
-        "in place of the policy's: affine4, for inputs of linear layers, convolutions, norms and "
-        "activations; CLASS=CODEC for one class (linear_input, convolution_input, norm_input, "
-        "activation_input, relu_output, mask, attention, statistics, index, other); "
-        "affine4:group=128,stochastic,absmax; all=lossless; several with commas; `spillway codecs` "
-        "lists them",
-        "the policy's own"
-    );
-    group.word(
-        "--nonfinite",
-        options.nonfinite,
-        "tensors with NaN or infinity, where a codec cannot give these back: keep (they leave as "
-        "they are) or refuse",
-        "NAME",
-        "keep"
-    );
     group.yes(
         "--measure-gradient-error",
         options.measure_gradient_error,
         "after the last update, compare one more step's gradients with those of a lossless run of "
         "it"
     );
+    app.get_option("--measure-gradient-error")->needs(app.get_option("--lossy"));
 }
 
 void add_output(CLI::App& app, TrainOptions& options) {
@@ -302,71 +296,72 @@ void add_output(CLI::App& app, TrainOptions& options) {
         options.count_allocations,
         "count a plain run's allocations (slower; for measurements); a GPU's allocator always does"
     );
-    group.word(
-        "--flight-record",
-        options.flight_record,
-        "file for the last steps' events and commands, written when a step fails",
-        "FILE",
-        "none"
-    );
-    group.word(
-        "--record-events",
-        options.record_events,
-        "file for the session's events and commands",
-        "FILE",
-        "none"
-    );
-    group.word(
-        "--timeline",
-        options.timeline_file,
-        "file of stalls, copies, NVMe and bytes over time, for Perfetto or chrome://tracing",
-        "FILE",
-        "none"
-    );
+    app.get_option("--checkpoint-every")->needs(app.get_option("--checkpoint"));
+    app.get_option("--count-allocations")->excludes(app.get_option("--device-budget"));
+}
+
+/// "--codec affine4"; of a switch its name.
+std::string as_typed(CLI::Option const& option) {
+    bool const has_value = !option.get_type_name().empty() && option.count() > 0;
+    return option.get_name() + (has_value ? " " + option.results().back() : "");
+}
+
+/// "--device-budget SIZE"
+std::string as_shown(CLI::Option const& option) {
+    std::string const type = option.get_type_name();
+    return option.get_name() + (type.empty() ? "" : " " + type.substr(0, type.find(':')));
 }
 
 }  // namespace
 
-void add_train_flags(CLI::App& app, TrainOptions& options, TrainText& text) {
+void add_train_flags(CLI::App& app, TrainOptions& options) {
     add_model(app, options);
     add_training(app, options);
-    add_budget(app, options, text);
-    add_codecs(app, options);
+    add_session(app, options);
+    add_gradient_error(app, options);
     add_output(app, options);
 }
 
-void read_sizes(TrainText const& text, TrainOptions& options) {
-    options.device_budget_typed = text.device_budget;
-    options.host_budget_typed = text.host_budget;
-    options.nvme_budget_typed = text.nvme_budget;
+std::string why_not_together(CLI::App const& app) {
+    for (CLI::Option const* const option : app.get_options()) {
+        if (option->count() == 0) {
+            continue;
+        }
+        for (CLI::Option const* const needed : option->get_needs()) {
+            if (needed->count() == 0) {
+                return as_typed(*option) + ": needs " + as_shown(*needed);
+            }
+        }
+        for (CLI::Option const* const excluded : option->get_excludes()) {
+            if (excluded->count() > 0) {
+                return as_typed(*option) + ": not together with " + as_typed(*excluded);
+            }
+        }
+    }
+    return "";
+}
+
+void read_sizes(TrainOptions& options) {
     // Whose memory that is a share of, torch would have to say, and this program does not link it.
-    if (text.device_budget.ends_with('%') && options.device != "cpu") {
+    SessionOptions& session = options.session;
+    std::string const& budget = options.typed["device_budget_bytes"];
+    if (budget.ends_with('%') && session.device != "cpu") {
         throw CLI::ValidationError(
             "--device-budget",
-            "'" + text.device_budget + "' is a share of this machine's memory, not of --device " +
-                options.device + "'s; say how much, as in 16GiB"
+            "'" + budget + "' is a share of this machine's memory, not of --device " +
+                session.device + "'s; say how much, as in 16GiB"
         );
     }
-    if (!text.device_budget.empty()) {
-        options.device_budget_bytes =
-            size_of("--device-budget", text.device_budget, memory_limit_bytes());
-    }
-    if (!text.host_budget.empty()) {
-        options.host_budget_bytes =
-            size_of("--host-budget", text.host_budget, memory_limit_bytes(), 0);
-    }
-    options.nvme_rate_typed = text.nvme_rate;
-    if (!text.nvme_rate.empty()) {
-        options.nvme_rate_bytes_per_s = size_of("--nvme-rate", text.nvme_rate, 0);
-    }
-    if (!text.nvme_budget.empty()) {
-        if (options.nvme.empty()) {
+    for (Option const& option : option_table()) {
+        auto const typed = options.typed.find(option.name);
+        if (typed == options.typed.end() || typed->second.empty()) {
+            continue;
+        }
+        if (auto const wrong = read_option(option, typed->second, memory_limit_bytes(), session)) {
             throw CLI::ValidationError(
-                "--nvme-budget", "'" + text.nvme_budget + "' needs --nvme PATH"
+                std::string(option.flag), with_option_names(wrong->why, Face::program)
             );
         }
-        options.nvme_budget_bytes =
-            size_of("--nvme-budget", text.nvme_budget, free_bytes_of(options.nvme));
     }
 }
 

@@ -14,20 +14,16 @@ class App;
 
 namespace spillway::cli {
 
-/// What was typed where the number needs a second look.
-struct TrainText {
-    std::string device_budget;
-    std::string host_budget;
-    std::string nvme_budget;
-    std::string nvme_rate;
-};
+/// Adds every flag with its default. `options` must outlive the parsing.
+void add_train_flags(CLI::App& app, TrainOptions& options);
 
-/// Adds every flag with its default. `options` and `text` must outlive the parsing.
-void add_train_flags(CLI::App& app, TrainOptions& options, TrainText& text);
+/// Of flags that need or exclude one another, the first pair, with their values: "--codec affine4:
+/// needs --device-budget SIZE". CLI11's own error names the flags alone.
+[[nodiscard]] std::string why_not_together(CLI::App const& app);
 
-/// Reads the sizes of `text` into `options`, after the parsing.
+/// Reads the sizes of `options.typed` into `options.session`, after the parsing.
 ///
 /// Fails   CLI::ValidationError naming flag and text
-void read_sizes(TrainText const& text, TrainOptions& options);
+void read_sizes(TrainOptions& options);
 
 }  // namespace spillway::cli

@@ -67,7 +67,7 @@ inline TrainOptions model_of(Settings const& settings) {
     options.batch = settings.batch > 0 ? settings.batch : options.batch;
     options.sequence = settings.sequence > 0 ? settings.sequence : options.sequence;
     options.precision = settings.precision;
-    options.device = settings.device;
+    options.session.device = settings.device;
     options.steps = settings.warmup + settings.steps + 1;
     return options;
 }

@@ -5,7 +5,11 @@
 // libspillway_train.so, which it loads at run time, so that the program itself never links torch.
 #pragma once
 
+#include "spillway/option.h"
+
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 
 namespace spillway {
@@ -43,7 +47,6 @@ struct TrainOptions {
     std::int64_t steps = 20;
     std::int64_t validate_every = 0;  ///< steps; 0: never
     std::int64_t seed = 0;
-    std::string device = "cpu";
     std::int64_t threads = 0;           ///< intra-op threads; 0: torch's default
     std::string checkpoint;             ///< folder; empty: none
     std::int64_t checkpoint_every = 0;  ///< steps; 0: only at the end
@@ -51,25 +54,11 @@ struct TrainOptions {
     std::string json;                   ///< file for the results; empty: none
     bool count_allocations = false;     ///< plain run, allocator counted (measurements)
 
-    // budget, as bytes and as typed (messages repeat the user's own words)
-    std::int64_t device_budget_bytes = 0;  ///< 0: no cap, Spillway not in play
-    std::string device_budget_typed;
-    std::int64_t host_budget_bytes = 0;
-    std::string host_budget_typed;
-    std::string nvme;
-    std::int64_t nvme_budget_bytes = 0;
-    std::string nvme_budget_typed;
-    bool nvme_allow_tmpfs = false;
-    std::int64_t nvme_rate_bytes_per_s = 0;  ///< 0: as fast as it is
-    std::string nvme_rate_typed;
-    std::string policy = "online";
-    bool lossy = false;
-    std::string codec;  ///< empty: the policy's own
-    std::string nonfinite = "keep";
+    // budget, codecs, places of its records: the session's, without one where no device is capped
+    SessionOptions session;
+    /// Sizes as typed, by their names in SessionOptions: messages repeat the user's own words.
+    std::map<std::string, std::string, std::less<>> typed;
     bool measure_gradient_error = false;
-    std::string record_events;
-    std::string flight_record;
-    std::string timeline_file;
 };
 
 /// Runs the training and returns the exit code: 0 done, 2 a value that cannot be used (one to three

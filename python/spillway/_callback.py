@@ -4,7 +4,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -23,11 +23,17 @@ class Training:
         host_budget: int | str | None = None,
         nvme: str | os.PathLike[str] | None = None,
         nvme_budget: int | str | None = None,
+        nvme_allow_tmpfs: bool = False,
+        nvme_rate: int | str | None = None,
         policy: str = "online",
-        lossy: bool = False,
-        codec: str | None = None,
-        nonfinite: str = "keep",
         min_tensor_bytes: int | str | None = None,
+        lossy: bool = False,
+        codec: str | Mapping[str, str] | None = None,
+        nonfinite: str = "keep",
+        rounding_seed: int | None = None,
+        record_events: str | os.PathLike[str] | None = None,
+        flight_record: str | os.PathLike[str] | None = None,
+        timeline: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
         self._options: dict[str, Any] = {
@@ -35,11 +41,17 @@ class Training:
             "host_budget": host_budget,
             "nvme": nvme,
             "nvme_budget": nvme_budget,
+            "nvme_allow_tmpfs": nvme_allow_tmpfs,
+            "nvme_rate": nvme_rate,
             "policy": policy,
+            "min_tensor_bytes": min_tensor_bytes,
             "lossy": lossy,
             "codec": codec,
             "nonfinite": nonfinite,
-            "min_tensor_bytes": min_tensor_bytes,
+            "rounding_seed": rounding_seed,
+            "record_events": record_events,
+            "flight_record": flight_record,
+            "timeline": timeline,
         }
         self._session: Session | None = None
         self._report: Report | None = None

@@ -4,13 +4,11 @@
 
 import contextlib
 import json
-import math
-import operator
 import os
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -18,7 +16,7 @@ import torch
 from torch.nn.parameter import UninitializedTensorMixin
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import _update
+from . import _options, _update
 from .errors import BudgetError, Error, OptionError, StateError, SpillwayWarning
 from .policies import policies
 from .report import Report
@@ -49,39 +47,6 @@ def _call(function: Callable[..., _Result], *arguments: Any) -> _Result:
         raise _error_of(str(refusal).splitlines()[0]) from None
     except RuntimeError as failure:
         raise Error(str(failure).splitlines()[0]) from failure
-
-
-def _typed(option: str, size: Any) -> str:
-    """As the runtime reads it; empty: not given."""
-    if isinstance(size, float) and not math.isfinite(size):
-        raise OptionError(option, f"{size!r} is not a number of bytes; write a text like '16GiB' or '80%'")
-    if isinstance(size, float):
-        raise OptionError(option, f"{size!r} is neither bytes nor a share; write '{size:.0%}' for a share" if 0 < size <= 1
-                          else f"{size!r} is not a number of bytes; write {size:.0f}, or a text like '16GiB' or '80%'")
-    if not isinstance(size, (bool, str, type(None))):
-        with contextlib.suppress(TypeError):
-            size = operator.index(size)  # numpy's integers, too
-    if isinstance(size, bool) or not isinstance(size, (int, str, type(None))):
-        raise OptionError(option, f"bytes are wanted, as a number or as a text like '16GiB' or '80%', not {size!r}")
-    return "" if size is None else str(size)
-
-
-def _folder(nvme: str | os.PathLike[str] | None) -> str:
-    if nvme is None:
-        return ""
-    if not isinstance(nvme, (str, os.PathLike)) or not isinstance(os.fspath(nvme), str):
-        raise OptionError("nvme", f"a folder is wanted, not {nvme!r}")
-    if not os.fspath(nvme):
-        raise OptionError("nvme", "the name of the folder is empty; leave it out where there is to be none")
-    return os.path.expanduser(os.fspath(nvme))
-
-
-def _device_budget(budget: int | str | None) -> str:
-    typed = _typed("device_budget", budget)
-    if typed.strip() in ("", "0"):
-        raise OptionError("device_budget", f"bytes are wanted, such as '16GiB' or '80%', not {budget!r}; to only measure what "
-                                           "training takes, give more than it can take ('1TiB')")
-    return typed
 
 
 def _parts(tensor: object) -> Iterator[torch.Tensor]:
@@ -146,17 +111,12 @@ def _address(tensor: torch.Tensor | None) -> int:
                                         for part in _parts(tensor))
 
 
-def _check_types(model: object, optimizers: list[Any], lossy: object, names: dict[str, object]) -> None:
+def _check_types(model: object, optimizers: list[Any]) -> None:
     if not isinstance(model, torch.nn.Module):
         raise OptionError("model", f"a torch.nn.Module is wanted, not {type(model).__name__}")
     for optimizer in optimizers:
         if not hasattr(optimizer, "state"):
             raise OptionError("optimizer", f"a torch.optim.Optimizer is wanted, or several, not {type(optimizer).__name__}")
-    for option, name in names.items():
-        if not isinstance(name, str):
-            raise OptionError(option, f"a name is wanted, not {name!r}")
-    if not isinstance(lossy, bool):
-        raise OptionError("lossy", f"True or False is wanted, not {lossy!r}")
 
 
 def _device_of(model: torch.nn.Module) -> torch.device:
@@ -197,20 +157,32 @@ class Session:
     Args:
         model: The model to train. Its parameters, buffers and gradients stay on the device; the first parameter
             determines the session's device.
-        device_budget: Bytes of device memory that training may use: a number, "16GiB" or "80%".
-        host_budget: Bytes of host memory for saved tensors. None: 0 on the CPU, half of the free memory on a GPU.
-        nvme: A folder on a disk for saved tensors.
-        nvme_budget: Bytes in that folder. None: nine tenths of the free space.
         optimizer: One or several optimizers that are not from torch.optim, so that their state counts in the budget.
             Those from torch.optim count without it, wherever they step.
-        policy: "online" (what leaves is chosen as it runs), "keep_all" (nothing leaves) or, with lossy, "qpo" (what
-            layers read leaves at once, in 4 or 8 bits).
-        lossy: Allows codecs that lose bits. Without it, options that would are refused.
-        codec: Replaces the policy's codecs: "affine4" for inputs of linear layers, convolutions, norms and
-            activations, "attention=affine8" for one class, "all=lossless"; separate several with commas.
-        nonfinite: What to do with tensors that a codec cannot restore because they have NaN or infinity: "keep" moves
-            them without encoding, "refuse" stops the step that needs them.
-        min_tensor_bytes: Smaller saved tensors stay on the device. None: 64 KiB.
+        device_budget: hard cap on the bytes of the device that training may use; a share is of this machine's memory or
+            its cgroup's limit, in Python also of the GPU's memory [required].
+        host_budget: host memory where saved tensors may wait [0 on the CPU, half of the free host memory on a GPU].
+        nvme: existing folder, on a disk, where saved tensors may wait [none].
+        nvme_budget: most bytes to use in nvme; a share is of its free space [nine tenths of the free space].
+        nvme_allow_tmpfs: allow nvme to be on a file system in memory (tmpfs) [False].
+        nvme_rate: limit nvme to this many bytes a second each way, to imitate a slower drive or link [as fast as it is].
+        policy: decides which saved tensors leave the device, and when: "online" (what leaves is chosen as it runs);
+            "keep_all" (nothing leaves); with lossy: "qpo" (what layers read leaves at once, in 4 or 8 bits) ["online"].
+        min_tensor_bytes: saved tensors smaller than this stay on the device [64 KiB].
+        lossy: allow codecs that lose precision; without it they are refused [False].
+        codec: codecs to use in place of the policy's: "affine4" for inputs of linear layers, convolutions, norms and
+            activations; "attention=affine8:group=64" for one class; "all=lossless" for every class; separate several
+            with commas; classes are linear_input, convolution_input, norm_input, activation_input, relu_output, mask,
+            attention, statistics, index, other [the policy's own].
+            Or a mapping: {"attention": "affine8:group=64"}.
+        nonfinite: what to do with tensors that hold NaN or infinity when a codec cannot restore these: "keep" (store
+            them as they are) or "refuse" (stop the step that needs one) ["keep"].
+        rounding_seed: seed of stochastic rounding; runs with the same seed round alike [from torch's CPU seed, the rank,
+            and the number of sessions opened before].
+        record_events: file to write the session's events and commands to [none].
+        flight_record: file to write the last steps' events and commands to when a step fails [none].
+        timeline: file to write a timeline to when the session closes (stalls, copies, NVMe, bytes), for Perfetto or
+            chrome://tracing [none].
 
     Raises:
         OptionError: An option is invalid.
@@ -228,12 +200,18 @@ class Session:
         host_budget: int | str | None = None,
         nvme: str | os.PathLike[str] | None = None,
         nvme_budget: int | str | None = None,
-        optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer] | None = None,
+        nvme_allow_tmpfs: bool = False,
+        nvme_rate: int | str | None = None,
         policy: str = "online",
-        lossy: bool = False,
-        codec: str | None = None,
-        nonfinite: str = "keep",
         min_tensor_bytes: int | str | None = None,
+        lossy: bool = False,
+        codec: str | Mapping[str, str] | None = None,
+        nonfinite: str = "keep",
+        rounding_seed: int | None = None,
+        record_events: str | os.PathLike[str] | None = None,
+        flight_record: str | os.PathLike[str] | None = None,
+        timeline: str | os.PathLike[str] | None = None,
+        optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer] | None = None,
     ) -> None:
         self._model = model
         opener = sys._getframe(_levels_to_the_caller() - 1)
@@ -250,24 +228,28 @@ class Session:
         self._is_stepping = False  # one is in the middle of it, as L-BFGS when it calls its closure
         self._unseen_updates = 0  # entries in a row before which parameters were written, and no optimizer had stepped
         self._last: Report | None = None
-        codecs = "" if codec is None else codec
-        _check_types(model, self._optimizers, lossy, {"policy": policy, "codec": codecs, "nonfinite": nonfinite})
+        _check_types(model, self._optimizers)
+        options = _options.read({
+            "device_budget": device_budget,
+            "host_budget": host_budget,
+            "nvme": nvme,
+            "nvme_budget": nvme_budget,
+            "nvme_allow_tmpfs": nvme_allow_tmpfs,
+            "nvme_rate": nvme_rate,
+            "policy": policy,
+            "min_tensor_bytes": min_tensor_bytes,
+            "lossy": lossy,
+            "codec": codec,
+            "nonfinite": nonfinite,
+            "rounding_seed": rounding_seed,
+            "record_events": record_events,
+            "flight_record": flight_record,
+            "timeline": timeline,
+        })
         device = _device_of(model)
         self._device = device
         self._runtime = _call(
-            torch.classes.spillway.Session,
-            str(device),
-            _device_bytes(device),
-            _device_budget(device_budget),
-            _typed("host_budget", host_budget),
-            _folder(nvme),
-            _typed("nvme_budget", nvme_budget),
-            policy,
-            lossy,
-            codecs,
-            nonfinite,
-            _typed("min_tensor_bytes", min_tensor_bytes),
-            _rank(),
+            torch.classes.spillway.Session, _options.to_json(options, device, _rank()), _device_bytes(device)
         )
         self._is_closed = False
         try:
@@ -276,7 +258,8 @@ class Session:
             _call(self._runtime.close)  # or it would cap what runs while the error is handled
             self._is_closed = True
             raise
-        if device.type == "cpu" and nvme is None and _typed("host_budget", host_budget).strip() in ("", "0") and self._moves(policy):
+        has_host = (options["host_budget"] or "0").strip() != "0"
+        if device.type == "cpu" and nvme is None and not has_host and self._moves(policy):
             self._warn_of_no_place()
         _update.watch(self)
 

@@ -3,44 +3,11 @@
 
 #include "base/option.h"
 
-#include <algorithm>
-#include <array>
+#include "base/option_table.h"
 
 namespace spillway {
 
 namespace {
-
-struct OptionNames {
-    std::string_view cpp;
-    std::string_view python;   ///< empty: not an argument there
-    std::string_view program;  ///< empty: no flag
-
-    [[nodiscard]] std::string_view at(Face face) const {
-        std::string_view const name = face == Face::python    ? python
-                                      : face == Face::program ? program
-                                                              : cpp;
-        return name.empty() ? cpp : name;
-    }
-};
-
-constexpr auto kOptions = std::to_array<OptionNames>(
-    {{"device_budget_bytes", "device_budget", "--device-budget"},
-     {"host_budget_bytes", "host_budget", "--host-budget"},
-     {"nvme", "nvme", "--nvme"},
-     {"nvme_budget_bytes", "nvme_budget", "--nvme-budget"},
-     {"nvme_allow_tmpfs", "", "--nvme-allow-tmpfs"},
-     {"policy", "policy", "--policy"},
-     {"min_value_bytes", "min_tensor_bytes", ""},
-     {"record_events", "", "--record-events"},
-     {"flight_record", "", "--flight-record"},
-     {"device", "", "--device"},
-     {"timeline_file", "timeline", "--timeline"},
-     {"lossy", "lossy", "--lossy"},
-     {"codecs", "codec", "--codec"},
-     {"nonfinite", "nonfinite", "--nonfinite"},
-     {"rounding_seed", "", "--seed"},
-     {"nvme_rate_bytes_per_s", "", "--nvme-rate"}}
-);
 
 /// As one writes it to set it.
 std::string set_at(std::string_view cpp_name, Face face) {
@@ -48,20 +15,26 @@ std::string set_at(std::string_view cpp_name, Face face) {
     if (face == Face::program) {
         return name;
     }
-    bool const is_switch = cpp_name == "lossy";
+    Option const* const option = find_option(cpp_name);
+    bool const is_toggle = option != nullptr && option->type == OptionType::toggle;
     if (face == Face::cpp) {
-        return is_switch ? name + " = true" : name;
+        return is_toggle ? name + " = true" : name;
     }
-    return name + (is_switch ? "=True" : "=");
+    return name + (is_toggle ? "=True" : "=");
 }
 
 }  // namespace
 
 std::string_view option_name(std::string_view cpp_name, Face face) {
-    auto const option = std::find_if(kOptions.begin(), kOptions.end(), [&](OptionNames const& o) {
-        return o.cpp == cpp_name;
-    });
-    return option == kOptions.end() ? cpp_name : option->at(face);
+    for (Option const& option : option_table()) {
+        if (option.name == cpp_name) {
+            std::string_view const name = face == Face::python    ? option.python
+                                          : face == Face::program ? option.flag
+                                                                  : option.name;
+            return name.empty() ? cpp_name : name;
+        }
+    }
+    return cpp_name;
 }
 
 std::string with_option_names(std::string_view words, Face face) {

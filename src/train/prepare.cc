@@ -9,7 +9,6 @@
 #include "train/checkpoint.h"
 #include "train/checkpoint_folder.h"
 #include "train/device.h"
-#include "train/files.h"
 #include "train/settings.h"
 
 #include <nlohmann/json.hpp>
@@ -25,56 +24,18 @@ namespace spillway::train {
 
 namespace {
 
-/// What moves nothing cannot be asked how.
-void check_without_budget(TrainOptions const& options) {
-    if (find_policy(options.policy)->is_lossy) {
-        refuse("--policy", options.policy, "needs --device-budget");
-    }
-    if (options.lossy) {
-        refuse("--lossy", "on", "needs --device-budget");
-    }
-    if (!options.codec.empty()) {
-        refuse("--codec", options.codec, "needs --device-budget");
-    }
-    if (options.nonfinite == "refuse") {
-        refuse("--nonfinite", options.nonfinite, "needs --device-budget");
-    }
-}
-
-void check_choices(TrainOptions const& options) {
-    if (options.precision != "fp32" && options.precision != "bf16") {
-        refuse("--precision", options.precision, "no such precision; there are fp32 and bf16");
-    }
-    if (find_policy(options.policy) == nullptr) {
-        refuse("--policy", options.policy, "no such policy; there are " + policy_names());
-    }
-    if (options.device_budget_bytes == 0) {
-        check_without_budget(options);
-    }
-    if (options.measure_gradient_error && !options.lossy) {
-        refuse("--measure-gradient-error", "on", "needs --lossy: without it there is no error");
-    }
-    if (options.nvme_rate_bytes_per_s > 0 && options.nvme.empty()) {
-        refuse("--nvme-rate", options.nvme_rate_typed, "needs --nvme PATH");
-    }
-    if (options.checkpoint_every > 0 && options.checkpoint.empty()) {
+/// What the program's parser does not see: which flags need or exclude others, it has checked.
+void check_session(TrainOptions const& options) {
+    if (auto const wrong = check_options(options.session)) {
         refuse(
-            "--checkpoint-every", std::to_string(options.checkpoint_every), "needs --checkpoint"
+            option_name(wrong->option, Face::program),
+            typed_words(options, wrong->option),
+            with_option_names(wrong->why, Face::program)
         );
     }
-    if (!options.record_events.empty() && options.device_budget_bytes == 0) {
-        refuse("--record-events", options.record_events, "needs --device-budget");
-    }
-    if (!options.flight_record.empty() && options.device_budget_bytes == 0) {
-        refuse("--flight-record", options.flight_record, "needs --device-budget");
-    }
-    if (!options.timeline_file.empty() && options.device_budget_bytes == 0) {
-        refuse("--timeline", options.timeline_file, "needs --device-budget");
-    }
-    if (options.count_allocations && options.device_budget_bytes > 0) {
-        refuse(
-            "--device-budget", options.device_budget_typed, "not together with --count-allocations"
-        );
+    std::string const& policy = options.session.policy;
+    if (options.session.device_budget_bytes == 0 && find_policy(policy)->is_lossy) {
+        refuse("--policy", policy, "needs --device-budget");
     }
 }
 
@@ -105,42 +66,15 @@ void check_nvme(std::string const& path, bool allow_memory) {
     }
 }
 
-// A file that is written at the end must have a folder now.
-void check_output(char const* flag, std::string const& path) {
-    struct stat status {};
-    if (::stat(path.c_str(), &status) == 0) {
-        if (S_ISDIR(status.st_mode)) {
-            refuse(flag, path, "a folder");
-        }
-        if (::access(path.c_str(), W_OK) != 0) {
-            refuse(flag, path, std::strerror(errno));
-        }
-        return;
-    }
-    std::string const folder = folder_of(path);
-    if (::stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
-        refuse(flag, path, "there is no folder '" + folder + "' to put it in");
-    }
-    if (::access(folder.c_str(), W_OK | X_OK) != 0) {
-        refuse(flag, path, "folder '" + folder + "': " + std::strerror(errno));
-    }
-}
-
 void check_paths(TrainOptions const& options) {
-    if (!options.nvme.empty()) {
-        check_nvme(options.nvme, options.nvme_allow_tmpfs);
+    SessionOptions const& session = options.session;
+    if (!session.nvme.empty()) {
+        check_nvme(session.nvme, session.nvme_allow_tmpfs);
     }
     if (!options.json.empty()) {
-        check_output("--json", options.json);
-    }
-    if (!options.record_events.empty()) {
-        check_output("--record-events", options.record_events);
-    }
-    if (!options.flight_record.empty()) {
-        check_output("--flight-record", options.flight_record);
-    }
-    if (!options.timeline_file.empty()) {
-        check_output("--timeline", options.timeline_file);
+        if (std::string const why = why_not_written(options.json); !why.empty()) {
+            refuse("--json", options.json, why);
+        }
     }
     if (!options.checkpoint.empty()) {
         check_checkpoint_place(options.checkpoint);
@@ -159,15 +93,16 @@ void check_same_model(TrainOptions const& options, ModelShape const& shape, Save
 void check_state_fits(TrainOptions const& options, ModelShape const& shape) {
     constexpr std::int64_t kBytesAParameter = 16;  // itself, its gradient, AdamW's two moments
     std::int64_t const state_bytes = parameter_count(shape) * kBytesAParameter;
-    if (options.device_budget_bytes == 0 || state_bytes <= options.device_budget_bytes) {
+    std::int64_t const budget_bytes = options.session.device_budget_bytes;
+    if (budget_bytes == 0 || state_bytes <= budget_bytes) {
         return;
     }
     refuse(
         "--device-budget",
-        options.device_budget_typed,
+        typed_words(options, "device_budget_bytes"),
         "step 1, update: parameters, gradients and optimizer state alone take " +
             format_size(state_bytes) + ", " + std::to_string(state_bytes) + " bytes, of " +
-            std::to_string(options.device_budget_bytes) +
+            std::to_string(budget_bytes) +
             " allowed; a larger --device-budget or a smaller model would make it fit"
     );
 }
@@ -181,8 +116,8 @@ Prepared& Prepared::operator=(Prepared&&) noexcept = default;
 
 Prepared prepare(TrainOptions const& options) {
     Prepared prepared;
-    check_choices(options);
-    prepared.device = device_of(options.device);
+    check_session(options);
+    prepared.device = device_of(options.session.device);
     prepared.shape = shape_of(options);
     check_paths(options);
     if (!options.resume.empty()) {
@@ -194,7 +129,7 @@ Prepared prepare(TrainOptions const& options) {
         hold_out_a_tenth(prepared.corpus, prepared.shape.sequence + 1);
     }
     check_state_fits(options, prepared.shape);
-    check_device(options.device, prepared.device, &load_cuda);
+    check_device(options.session.device, prepared.device, &load_cuda);
     return prepared;
 }
 

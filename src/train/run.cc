@@ -79,8 +79,9 @@ class Run {
 
   private:
     void warm() {
-        bool const has_places = !options_.nvme.empty() || options_.host_budget_bytes > 0;
-        if (options_.device_budget_bytes == 0 && has_places) {
+        bool const has_places =
+            !options_.session.nvme.empty() || options_.session.host_budget_bytes > 0;
+        if (options_.session.device_budget_bytes == 0 && has_places) {
             progress_.say(
                 "without --device-budget nothing is moved; --nvme and --host-budget are not used"
             );
@@ -191,7 +192,7 @@ class Run {
             .device = results_.device,
             .device_peak_bytes = device_peak_bytes(),
             .nvme_bytes_per_s = std::nullopt};
-        if (auto const after = budget_.report(); after && !options_.nvme.empty()) {
+        if (auto const after = budget_.report(); after && !options_.session.nvme.empty()) {
             auto const moved = after->nvme_moved_bytes - before->nvme_moved_bytes;
             news.nvme_bytes_per_s = static_cast<double>(moved) / seconds;
         }
@@ -233,11 +234,11 @@ class Run {
     }
 
     std::string out_of_memory(std::string const& what) const {
-        if (options_.device_budget_bytes == 0) {
+        if (options_.session.device_budget_bytes == 0) {
             return placed(what);
         }
-        return "--device-budget " + options_.device_budget_typed + ": " + placed(what) + "; " +
-               what_would_fit();
+        return "--device-budget " + typed_words(options_, "device_budget_bytes") + ": " +
+               placed(what) + "; " + what_would_fit();
     }
 
     // Which flag to change, the cheapest first. Only saved tensors can leave the device: outside of
@@ -247,20 +248,21 @@ class Run {
         if (phase == Phase::setup || phase == Phase::update) {
             return "a larger --device-budget or a smaller model would make it fit";
         }
-        if (!find_policy(options_.policy)->moves) {
-            return options_.nvme.empty() ? "--policy online with --nvme FOLDER would make room"
-                                         : "--policy online would make room";
+        if (!find_policy(options_.session.policy)->moves) {
+            return options_.session.nvme.empty()
+                       ? "--policy online with --nvme FOLDER would make room"
+                       : "--policy online would make room";
         }
-        bool const has_host =
-            options_.host_budget_bytes > 0 || (!prepared_.device.is_cpu() && options_.nvme.empty());
-        if (options_.nvme.empty() && !has_host) {
+        bool const has_host = options_.session.host_budget_bytes > 0 ||
+                              (!prepared_.device.is_cpu() && options_.session.nvme.empty());
+        if (options_.session.nvme.empty() && !has_host) {
             return "--nvme FOLDER would make room";
         }
         std::string flags = "a larger --device-budget";
         Refusal const refusal = budget_.last_refusal().value_or(Refusal{});
         if (refusal.host.state == PoolState::full) {
             flags += ", a larger --host-budget";
-            flags += options_.nvme.empty() ? ", --nvme FOLDER" : "";
+            flags += options_.session.nvme.empty() ? ", --nvme FOLDER" : "";
         }
         if (refusal.nvme.state == PoolState::full) {
             flags += ", a larger --nvme-budget";

@@ -10,12 +10,9 @@
 #include "train/budget.h"
 #include "train/device.h"
 #include "train/run.h"
+#include "train/settings.h"
 
-#include <algorithm>
-#include <array>
 #include <memory>
-#include <string_view>
-#include <utility>
 
 namespace spillway::train {
 
@@ -41,33 +38,19 @@ class SessionBudget : public Budget {
     }
 
     void open() override {
-        if (options_.device_budget_bytes == 0) {
+        SessionOptions asked = options_.session;
+        if (asked.device_budget_bytes == 0) {
             return;
         }
+        asked.whole_process = true;
+        asked.rounding_seed = options_.seed;
+        asked.face = Face::program;
         try {
-            session_ = Session::open(
-                {.device_budget_bytes = options_.device_budget_bytes,
-                 .host_budget_bytes = options_.host_budget_bytes,
-                 .nvme = options_.nvme,
-                 .nvme_budget_bytes = options_.nvme_budget_bytes,
-                 .nvme_allow_tmpfs = options_.nvme_allow_tmpfs,
-                 .policy = options_.policy,
-                 .whole_process = true,
-                 .record_events = options_.record_events,
-                 .flight_record = options_.flight_record,
-                 .device = options_.device,
-                 .timeline_file = options_.timeline_file,
-                 .lossy = options_.lossy,
-                 .codecs = options_.codec,
-                 .nonfinite = options_.nonfinite,
-                 .rounding_seed = options_.seed,
-                 .nvme_rate_bytes_per_s = options_.nvme_rate_bytes_per_s,
-                 .face = Face::program}
-            );
+            session_ = Session::open(asked);
         } catch (BadOption const& bad) {
             refuse(
                 option_name(bad.option(), Face::program),
-                typed(bad.option()),
+                typed_words(options_, bad.option()),
                 bad.words(Face::program)
             );
         }
@@ -116,30 +99,11 @@ class SessionBudget : public Budget {
         if (device_is_cpu()) {
             return plain_allocation_peak_bytes();
         }
-        auto const memory = device_memory(device_of(options_.device));
+        auto const memory = device_memory(device_of(options_.session.device));
         return memory ? std::optional{memory->allocated_peak_bytes} : std::nullopt;
     }
 
-    [[nodiscard]] bool device_is_cpu() const { return device_of(options_.device).is_cpu(); }
-
-    /// The user's own words for an option of the session.
-    [[nodiscard]] std::string_view typed(std::string_view option) const {
-        std::array<std::pair<std::string_view, std::string_view>, 10> const all{
-            {{"device_budget_bytes", options_.device_budget_typed},
-             {"host_budget_bytes", options_.host_budget_typed},
-             {"nvme", options_.nvme},
-             {"nvme_budget_bytes", options_.nvme_budget_typed},
-             {"device", options_.device},
-             {"record_events", options_.record_events},
-             {"policy", options_.policy},
-             {"codecs", options_.codec},
-             {"nonfinite", options_.nonfinite},
-             {"timeline_file", options_.timeline_file}}};
-        auto const known = std::find_if(all.begin(), all.end(), [&](auto const& each) {
-            return each.first == option;
-        });
-        return known == all.end() ? "on" : known->second;  // a switch
-    }
+    [[nodiscard]] bool device_is_cpu() const { return device_of(options_.session.device).is_cpu(); }
 
     TrainOptions const& options_;
     std::unique_ptr<Session> session_;

@@ -5,9 +5,33 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <variant>
+
 namespace spillway::train {
 
 using Json = nlohmann::json;
+
+namespace {
+
+/// Options that have flags, by those: "nvme-allow-tmpfs"; numbers by their names with units:
+/// "nvme-budget-bytes".
+Json session_settings(SessionOptions const& session) {
+    Json all;
+    for (Option const& option : option_table()) {
+        if (option.flag.empty()) {
+            continue;
+        }
+        bool const is_number =
+            std::holds_alternative<std::int64_t SessionOptions::*>(option.member);
+        std::string name(is_number ? option.name : option.flag.substr(2));
+        std::replace(name.begin(), name.end(), '_', '-');
+        std::visit([&](auto member) { all[name] = session.*member; }, option.member);
+    }
+    return all;
+}
+
+}  // namespace
 
 Json model_settings(ModelShape const& shape) {
     return {
@@ -22,6 +46,7 @@ Json model_settings(ModelShape const& shape) {
 }
 
 Json run_settings(TrainOptions const& options, ModelShape const& shape, Corpus const& corpus) {
+    SessionOptions const& session = options.session;
     Json run{
         {"sequence", shape.sequence},
         {"batch", shape.batch},
@@ -37,14 +62,14 @@ Json run_settings(TrainOptions const& options, ModelShape const& shape, Corpus c
         {"warmup", options.warmup_steps},
         {"accumulate", options.accumulate},
         {"precision", options.precision},
-        {"device-type", options.device.substr(0, options.device.find(':'))},
+        {"device-type", session.device.substr(0, session.device.find(':'))},
         {"steps", options.steps},
         {"seed", options.seed}};
     if (corpus.held_out_bytes > 0) {
         run["held-out-bytes"] = corpus.held_out_bytes;
     }
-    if (options.lossy) {
-        run["lossy"] = options.policy + ' ' + options.codec;
+    if (session.lossy) {
+        run["lossy"] = session.policy + ' ' + session.codecs;
     }
     return run;
 }
@@ -52,33 +77,31 @@ Json run_settings(TrainOptions const& options, ModelShape const& shape, Corpus c
 Json all_settings(TrainOptions const& options, ModelShape const& shape, Corpus const& corpus) {
     Json all = run_settings(options, shape, corpus);
     all.update(model_settings(shape));
+    all.update(session_settings(options.session));
     all.update({
         {"preset", options.preset},
         {"validate-every", options.validate_every},
         {"parameters", parameter_count(shape)},
         {"data-files", corpus.files},
-        {"device", options.device},
         {"threads", options.threads},
-        {"device-budget", options.device_budget_typed},
-        {"device-budget-bytes", options.device_budget_bytes},
-        {"host-budget-bytes", options.host_budget_bytes},
-        {"nvme", options.nvme},
-        {"nvme-budget-bytes", options.nvme_budget_bytes},
-        {"nvme-allow-tmpfs", options.nvme_allow_tmpfs},
-        {"nvme-rate-bytes-per-s", options.nvme_rate_bytes_per_s},
-        {"policy", options.policy},
-        {"lossy", options.lossy},
-        {"codec", options.codec},
-        {"nonfinite", options.nonfinite},
+        {"device-budget", typed_words(options, "device_budget_bytes")},
         {"measure-gradient-error", options.measure_gradient_error},
         {"checkpoint", options.checkpoint},
         {"checkpoint-every", options.checkpoint_every},
         {"resume", options.resume},
         {"count-allocations", options.count_allocations},
-        {"record-events", options.record_events},
-        {"timeline", options.timeline_file},
     });
     return all;
+}
+
+std::string typed_words(TrainOptions const& options, std::string_view option) {
+    if (auto const typed = options.typed.find(option); typed != options.typed.end()) {
+        return typed->second;
+    }
+    Option const* const known = find_option(option);
+    auto const* const text =
+        known == nullptr ? nullptr : std::get_if<std::string SessionOptions::*>(&known->member);
+    return text == nullptr ? "on" : options.session.*(*text);
 }
 
 std::vector<std::string> differences(Json const& saved, Json const& asked) {

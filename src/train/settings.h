@@ -11,6 +11,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace spillway::train {
@@ -27,6 +28,10 @@ namespace spillway::train {
 [[nodiscard]] nlohmann::json all_settings(
     TrainOptions const& options, ModelShape const& shape, Corpus const& corpus
 );
+
+/// The user's own words for an option of the session, by its name in SessionOptions; "on": a
+/// switch.
+[[nodiscard]] std::string typed_words(TrainOptions const& options, std::string_view option);
 
 /// "width 64, asked for 128" for each name whose values differ.
 [[nodiscard]] std::vector<std::string> differences(

@@ -22,7 +22,7 @@ namespace spillway::train {
 /// Thread  one thread makes it, steps it and destroys it
 class Trainer {
   public:
-    /// What options.device says is not looked at: `device` is where all of it lives.
+    /// What options.session.device says is not looked at: `device` is where all of it lives.
     Trainer(
         TrainOptions const& options,
         ModelShape const& shape,

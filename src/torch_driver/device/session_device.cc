@@ -19,9 +19,6 @@ namespace spillway {
 
 namespace {
 
-/// The smallest budget of an NVMe tier: one block.
-constexpr std::int64_t kLeastNvmeBytes = 4096;
-
 /// The smallest host tier: a page.
 constexpr std::int64_t kLeastHostBytes = 4096;
 
@@ -82,9 +79,6 @@ std::unique_ptr<Tier> open_host(SessionOptions const& options, SessionDevice con
 std::unique_ptr<Tier> open_nvme(SessionOptions const& options) {
     if (options.nvme.empty()) {
         return nullptr;
-    }
-    if (options.nvme_budget_bytes > 0 && options.nvme_budget_bytes < kLeastNvmeBytes) {
-        throw BadOption("nvme_budget_bytes", "less than 4 KiB, the smallest block");
     }
     NvmeOptions nvme;
     nvme.folder = options.nvme;

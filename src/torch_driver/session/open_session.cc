@@ -61,18 +61,6 @@ void open_files(Loop& loop) {
 }  // namespace
 
 std::shared_ptr<TorchSession> open_session(SessionOptions const& options) {
-    for (auto const& [name, bytes] :
-         {std::pair{"device_budget_bytes", options.device_budget_bytes},
-          std::pair{"nvme_rate_bytes_per_s", options.nvme_rate_bytes_per_s},
-          std::pair{"host_budget_bytes", options.host_budget_bytes},
-          std::pair{"nvme_budget_bytes", options.nvme_budget_bytes}}) {
-        if (bytes < 0) {
-            throw BadOption(name, std::string(name) + " is negative: " + std::to_string(bytes));
-        }
-    }
-    if (is_planned(options)) {
-        throw BadOption("policy", "'planned' is no policy; known are online, qpo and keep_all");
-    }
     std::optional<CodecTable> const codecs = codecs_of(options);  // refused before all is opened
     SessionDevice device = open_session_device(options);
     if (codecs) {

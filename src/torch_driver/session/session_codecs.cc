@@ -8,6 +8,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <c10/util/Exception.h>
 #include <c10/util/hash.h>
 
 #include <algorithm>
@@ -20,6 +21,12 @@ namespace {
 
 constexpr std::int64_t kStagingShare = 8;
 constexpr std::int64_t kMostStagingBytes = 256_MiB;
+
+void check(SessionOptions const& options) {
+    if (std::optional<OptionFault> const wrong = check_options(options)) {
+        throw BadOption(wrong->option, wrong->why);
+    }
+}
 
 std::string named(SessionOptions const& options) {
     return options.codecs.empty() ? "" : "'" + options.codecs + "' ";
@@ -61,11 +68,7 @@ void refuse_lossy(SessionOptions const& options, std::string const& why) {
 
 Policy const& policy_of(SessionOptions const& options) {
     Policy const* const policy = find_policy(options.policy);
-    if (policy == nullptr) {
-        throw BadOption(
-            "policy", "'" + options.policy + "' is no policy; known are " + policy_names()
-        );
-    }
+    TORCH_INTERNAL_ASSERT(policy != nullptr, "options are checked before they are used");
     return *policy;
 }
 
@@ -86,15 +89,11 @@ std::uint64_t rounding_seed_of(SessionOptions const& options) {
 }
 
 NonFinite non_finite_of(SessionOptions const& options) {
-    if (options.nonfinite != "keep" && options.nonfinite != "refuse") {
-        throw BadOption(
-            "nonfinite", "'" + options.nonfinite + "' is no choice; there are keep and refuse"
-        );
-    }
     return options.nonfinite == "keep" ? NonFinite::keep : NonFinite::refuse;
 }
 
 std::optional<CodecTable> codecs_of(SessionOptions const& options) {
+    check(options);
     Policy const& policy = policy_of(options);
     if (!policy.moves) {
         refuse_lossy(options, "policy " + options.policy + " moves nothing");

@@ -19,8 +19,9 @@ namespace spillway {
 
 /// The codecs that `options` ask for; none where nothing is encoded, and then no save is looked at.
 ///
-/// Throws  BadOption: a codec, class or choice that does not exist; what is lossy without `lossy`,
-///         or `lossy` where nothing could be or where equal bits are asked for
+/// Throws  BadOption: what check_options finds, for everything below; a codec or class that does
+///         not exist; what is lossy without `lossy`, or `lossy` where nothing could be or where
+///         equal bits are asked for
 [[nodiscard]] std::optional<CodecTable> codecs_of(SessionOptions const& options);
 
 /// Throws  BadOption: one of them that `device` does not take
@@ -32,19 +33,14 @@ void check_codecs(
 void check_away_pool(SessionOptions const& options, bool has_one);
 
 /// The entry of `options.policy` in the catalogue.
-///
-/// Throws  BadOption
 [[nodiscard]] Policy const& policy_of(SessionOptions const& options);
 
 /// The chooser that carries `options.policy` out.
-///
-/// Throws  BadOption
 [[nodiscard]] ChooserKind chooser_of(SessionOptions const& options);
 
 /// Another one for each session that this process opens, unless the options say which.
 [[nodiscard]] std::uint64_t rounding_seed_of(SessionOptions const& options);
 
-/// Throws  BadOption
 [[nodiscard]] NonFinite non_finite_of(SessionOptions const& options);
 
 /// An eighth of the device budget, at most 256 MiB: half for what leaves, half for what returns.

@@ -5,10 +5,10 @@
 // so one binary serves every Python that this torch supports. python/spillway wraps it.
 
 #include "base/json_view.h"
-#include "base/units.h"
 #include "memory/host_memory.h"
 #include "report/report_text.h"
 #include "spillway/limits.h"
+#include "spillway/option.h"
 #include "spillway/policy.h"
 #include "spillway/session.h"
 #include "torch_driver/autograd/python_state.h"
@@ -30,16 +30,19 @@
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace spillway {
 
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 /// What Python makes an error of its own of: one line of JSON. `code`: `option`, which cannot be;
-/// `text`, an option's that is no size; `state`, of the session.
+/// `text`, an option's that cannot be read or asks for nothing; `state`, of the session.
 void refuse(char const* code, std::string_view option, std::string const& why) {
-    nlohmann::ordered_json const error{{"code", code}, {"option", option}, {"why", why}};
+    Json const error{{"code", code}, {"option", option}, {"why", why}};
     TORCH_CHECK_VALUE(false, json_line(error));
 }
 
@@ -51,26 +54,89 @@ void refuse(BadOption const& bad) {
     refuse(option_name(bad.option(), Face::python), bad.words(Face::python));
 }
 
+void refuse(OptionFault const& wrong) {
+    refuse(
+        wrong.code == OptionFault::Code::refused ? "option" : "text",
+        option_name(wrong.option, Face::python),
+        with_option_names(wrong.why, Face::python)
+    );
+}
+
 void check_state(bool holds, char const* otherwise) {
     if (!holds) {
         refuse("state", "", otherwise);
     }
 }
 
-std::int64_t size_of(std::string const& option, std::string const& text, std::int64_t whole_bytes) {
-    if (text.empty()) {
-        return 0;
+/// As a user would type it; of codecs by class, {"attention": "affine8"}, as one list.
+std::string text_of(Json const& value) {
+    if (!value.is_object()) {
+        return value.is_string() ? value.get<std::string>() : value.dump();
     }
-    Result<std::int64_t> const size = parse_size(text, whole_bytes);
-    if (!size.ok()) {
-        refuse("text", option, size.error().message());
+    std::vector<std::pair<std::string, std::string>> classes;
+    for (auto const& [name, codec] : value.items()) {
+        classes.emplace_back(name, codec.get<std::string>());
     }
-    return *size;
+    Result<std::string> const text = codecs_of_classes(classes);
+    if (!text.ok()) {
+        refuse("codec", text.error().message());
+    }
+    return *text;
 }
 
-bool moves(std::string const& policy) {
-    Policy const* const known = find_policy(policy);
-    return known == nullptr || known->moves;  // what is unknown is refused later
+bool has(Json const& given, std::string_view name) {
+    auto const at = given.find(name);
+    return at != given.end() && !at->is_null();
+}
+
+/// What Python means where no `host_budget` is given: half of what is free, for a GPU.
+void choose_host_budget(Json const& given, SessionOptions& options) {
+    if (options.device == "cpu") {
+        return;
+    }
+    if (!has(given, "host_budget")) {
+        options.host_budget_bytes =
+            find_policy(options.policy)->moves ? read_host_limits().left_bytes() / 2 : 0;
+        return;
+    }
+    if (options.host_budget_bytes == 0 && options.nvme.empty()) {
+        refuse(
+            "host_budget",
+            "'" + text_of(given["host_budget"]) + "', and no nvme: nothing could leave " +
+                options.device
+        );
+    }
+}
+
+/// `text`: a JSON object of options by their names in Python, null: not given; `device` and `rank`,
+/// which are no arguments there, by their own. A share of a GPU's memory is `device_bytes`'.
+SessionOptions read_options(std::string const& text, std::int64_t device_bytes) {
+    Json const given = Json::parse(text);
+    SessionOptions options;
+    options.device = given.at("device").get<std::string>();
+    std::int64_t const whole_bytes = options.device == "cpu" ? memory_limit_bytes() : device_bytes;
+    for (auto const& [name, value] : given.items()) {
+        if (find_option(name, Face::python) == nullptr) {
+            refuse(name, "there is no such option");
+        }
+    }
+    for (Option const& option : option_table()) {
+        std::string_view const name = option_name(option.name, Face::python);
+        if (!has(given, name)) {
+            continue;
+        }
+        if (auto const wrong = read_option(option, text_of(given[name]), whole_bytes, options)) {
+            refuse(*wrong);
+        }
+    }
+    if (auto const wrong = check_options(options)) {
+        refuse(*wrong);
+    }
+    choose_host_budget(given, options);
+    options.face = Face::python;
+    options.keep_timeline = true;
+    options.cap_from_open = false;
+    return options;
 }
 
 /// The steps of optimizers that are under way, one inside another (SAM's, Lookahead's): from the
@@ -116,73 +182,12 @@ std::vector<OwnedKind> kinds_of(std::vector<std::string> const& names) {
 /// Thread  any; stopped on the thread that started it
 class SessionClass final : public torch::CustomClassHolder {
   public:
-    /// Budgets as typed, "16GiB" or "80%"; empty: none. A share of device memory is
-    /// `device_bytes`'.
-    SessionClass(
-        std::string const& device,
-        std::int64_t device_bytes,
-        std::string const& device_budget,
-        std::string const& host_budget,
-        std::string const& nvme,
-        std::string const& nvme_budget,
-        std::string const& policy,
-        bool lossy,
-        std::string const& codec,
-        std::string const& nonfinite,
-        std::string const& min_tensor_bytes,
-        std::int64_t rank
-    ) {
-        HostLimits const limits = read_host_limits();
-        SessionOptions options;
-        options.device = device;
-        options.device_budget_bytes = size_of(
-            "device_budget", device_budget, device == "cpu" ? limits.most_bytes() : device_bytes
-        );
-        if (options.device_budget_bytes == 0) {
-            refuse(
-                "text",
-                "device_budget",
-                "'" + device_budget +
-                    "' is no room for anything; write bytes, such as '16GiB' or '80%'"
-            );
-        }
-        bool const takes_half = host_budget.empty() && device != "cpu" && moves(policy);
-        options.host_budget_bytes = takes_half
-                                        ? limits.left_bytes() / 2
-                                        : size_of("host_budget", host_budget, limits.most_bytes());
-        bool const has_host = options.host_budget_bytes > 0 || host_budget.empty();
-        if (!has_host && nvme.empty() && device != "cpu") {
-            refuse(
-                "host_budget", "'" + host_budget + "', and no nvme: nothing could leave " + device
-            );
-        }
-        options.nvme = nvme;
-        options.nvme_budget_bytes = size_of("nvme_budget", nvme_budget, free_bytes_of(nvme));
-        if (!nvme_budget.empty() && nvme.empty()) {
-            refuse(
-                "nvme_budget",
-                "it is of the folder `nvme`, which is not given; give one, or leave it out"
-            );
-        }
-        if (!nvme_budget.empty() && options.nvme_budget_bytes == 0) {
-            refuse(
-                "nvme_budget",
-                "'" + nvme_budget + "' is no room; leave `nvme` out where there is to be none"
-            );
-        }
-        options.policy = policy;
-        options.lossy = lossy;
-        options.codecs = codec;
-        options.nonfinite = nonfinite;
-        options.min_value_bytes =
-            min_tensor_bytes.empty() ? -1 : size_of("min_tensor_bytes", min_tensor_bytes, 0);
-        options.rank = rank;
-        options.face = Face::python;
-        options.keep_timeline = true;
-        options.cap_from_open = false;
+    /// See read_options.
+    SessionClass(std::string const& options, std::int64_t device_bytes) {
+        SessionOptions const asked = read_options(options, device_bytes);
         watch_optimizer_steps();
         try {
-            session_ = Session::open(options);
+            session_ = Session::open(asked);
         } catch (BadOption const& bad) {
             refuse(bad);
         }
@@ -350,6 +355,31 @@ std::vector<std::tuple<std::string, std::string, std::string, bool, bool>> list_
     return all;
 }
 
+using ListedOption =
+    std::tuple<std::string, std::string, std::string, std::string, std::vector<std::string>>;
+
+/// Of each option of spillway.session: name, type, default, help, what it can be chosen from.
+std::vector<ListedOption> list_options() {
+    std::vector<ListedOption> all;
+    for (Option const& option : option_table()) {
+        if (option.python.empty()) {
+            continue;
+        }
+        std::vector<std::string> choices;
+        for (std::string_view const choice : choices_of(option)) {
+            choices.emplace_back(choice);
+        }
+        all.emplace_back(
+            std::string(option.python),
+            std::string(name_of(option.type)),
+            describe_default(option, Face::python),
+            describe(option, Face::python),
+            std::move(choices)
+        );
+    }
+    return all;
+}
+
 }  // namespace
 
 TORCH_LIBRARY(spillway, library) {
@@ -359,20 +389,9 @@ TORCH_LIBRARY(spillway, library) {
     library.def("python_state_to", &python_state_to);
     library.def("python_state_copied", [](at::Tensor const& copy) { python_state_copied(copy); });
     library.def("policies", &list_policies);
+    library.def("options", &list_options);
     library.class_<SessionClass>("Session")
-        .def(torch::init<
-             std::string const&,
-             std::int64_t,
-             std::string const&,
-             std::string const&,
-             std::string const&,
-             std::string const&,
-             std::string const&,
-             bool,
-             std::string const&,
-             std::string const&,
-             std::string const&,
-             std::int64_t>())
+        .def(torch::init<std::string const&, std::int64_t>())
         .def("own", &SessionClass::own)
         .def("owned_bytes", &SessionClass::owned_bytes)
         .def("start", &SessionClass::start)

@@ -1,0 +1,111 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is given as a session's options, checked for its type and written as the runtime reads it. Which options there are,
+what they take and what they mean is the library's table (src/base/option_table.cc)."""
+
+import contextlib
+import json
+import math
+import operator
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from .errors import OptionError
+
+
+class Option(NamedTuple):
+    """One row of the table: `type` is a key of _READERS, `default` in words."""
+
+    name: str
+    type: str
+    default: str
+    help: str
+    choices: list[str]
+
+
+def options() -> list[Option]:
+    """Those of `spillway.session`, in the order of its signature."""
+    return [Option(*row) for row in torch.ops.spillway.options()]
+
+
+def _size(option: str, size: Any) -> str | None:
+    if isinstance(size, float) and not math.isfinite(size):
+        raise OptionError(option, f"{size!r} is not a number of bytes; write a text like '16GiB' or '80%'")
+    if isinstance(size, float):
+        raise OptionError(option, f"{size!r} is neither bytes nor a share; write '{size:.0%}' for a share" if 0 < size <= 1
+                          else f"{size!r} is not a number of bytes; write {size:.0f}, or a text like '16GiB' or '80%'")
+    if not isinstance(size, (bool, str, type(None))):
+        with contextlib.suppress(TypeError):
+            size = operator.index(size)  # numpy's integers, too
+    if isinstance(size, bool) or not isinstance(size, (int, str, type(None))):
+        raise OptionError(option, f"bytes are wanted, as a number or as a text like '16GiB' or '80%', not {size!r}")
+    return None if size in (None, "") else str(size)
+
+
+def _integer(option: str, number: Any) -> int | None:
+    if number is None:
+        return None
+    with contextlib.suppress(TypeError):
+        if not isinstance(number, bool):
+            return operator.index(number)
+    raise OptionError(option, f"a whole number is wanted, not {number!r}")
+
+
+def _toggle(option: str, is_on: Any) -> bool:
+    if not isinstance(is_on, bool):
+        raise OptionError(option, f"True or False is wanted, not {is_on!r}")
+    return is_on
+
+
+def _name(option: str, name: Any) -> str:
+    if not isinstance(name, str):
+        raise OptionError(option, f"a name is wanted, not {name!r}")
+    return name
+
+
+def _path(what: str) -> Callable[[str, Any], str | None]:
+    def read(option: str, path: Any) -> str | None:
+        if path is None:
+            return None
+        if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+            raise OptionError(option, f"a {what} is wanted, not {path!r}")
+        if not os.fspath(path):
+            raise OptionError(option, f"the name of the {what} is empty; leave it out where there is to be none")
+        return os.path.expanduser(os.fspath(path))
+
+    return read
+
+
+def _codecs(option: str, codecs: Any) -> str | dict[str, str] | None:
+    if codecs is None or isinstance(codecs, str):
+        return codecs
+    if not isinstance(codecs, Mapping):
+        raise OptionError(option, f"a name is wanted, not {codecs!r}, or a mapping such as {{'attention': 'affine8'}}")
+    for tensor_class, codec in codecs.items():
+        if not isinstance(tensor_class, str):
+            raise OptionError(option, f"the name of a class of tensors is wanted, not {tensor_class!r}")
+        if not isinstance(codec, str):
+            raise OptionError(option, f"'{tensor_class}': the name of a codec is wanted, not {codec!r}")
+    return dict(codecs)
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "bytes": _size, "rate": _size, "integer": _integer, "toggle": _toggle, "choice": _name, "policy": _name,
+    "codecs": _codecs, "folder": _path("folder"), "file": _path("file")}
+
+
+def read(given: Mapping[str, Any]) -> dict[str, Any]:
+    """`given`, by option, as JSON can hold it; None: not given."""
+    types = {option.name: option.type for option in options()}
+    read_so_far = {name: _READERS[types[name]](name, value) for name, value in given.items()}
+    if (read_so_far["device_budget"] or "0").strip() == "0":
+        raise OptionError("device_budget", f"bytes are wanted, such as '16GiB' or '80%', not {given['device_budget']!r}; to only "
+                                           "measure what training takes, give more than it can take ('1TiB')")
+    return read_so_far
+
+
+def to_json(read_options: Mapping[str, Any], device: torch.device, rank: int) -> str:
+    return json.dumps({**read_options, "device": str(device), "rank": rank})

@@ -1,0 +1,252 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/units.h"
+#include "codec/codec.h"
+#include "policy/catalog.h"
+#include "session/codec_rule.h"
+#include "spillway/limits.h"
+#include "spillway/option.h"
+#include "trace/tensor_class.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+namespace spillway {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Code = OptionFault::Code;
+
+OptionFault fault(Option const& option, std::string why, Code code = Code::refused) {
+    return {code, std::string(option.name), std::move(why)};
+}
+
+/// `words` with every "`member`" as `face` names that option.
+std::string named(std::string_view words, Face face, Markup markup) {
+    std::string_view const mark = markup == Markup::markdown ? "`" : "";
+    std::string shown;
+    bool is_name = false;
+    while (true) {
+        std::size_t const end = words.find('`');
+        std::string_view const part = words.substr(0, end);
+        shown += is_name ? fmt::format("{0}{1}{0}", mark, option_name(part, face)) : part;
+        if (end == std::string_view::npos) {
+            return shown;
+        }
+        words.remove_prefix(end + 1);
+        is_name = !is_name;
+    }
+}
+
+/// "online (what leaves is chosen as it runs); with --lossy: ..."
+std::string describe_policies(Face face, Markup markup) {
+    std::string_view const mark = markup == Markup::markdown ? "`" : "";
+    std::string all;
+    for (Policy const& policy : policies()) {
+        all += all.empty() ? "" : "; ";
+        all += policy.is_lossy ? "with " + named("`lossy`", face, markup) + ": " : "";
+        all += fmt::format("{0}{1}{0} ({2})", mark, policy.name, policy.what);
+    }
+    return all;
+}
+
+std::string tensor_classes() {
+    std::string all;
+    for (std::size_t i = 0; i < kTensorClasses; ++i) {
+        all += i == 0 ? "" : ", ";
+        all += name_of(static_cast<TensorClass>(i));
+    }
+    return all;
+}
+
+Result<std::int64_t> whole_number(std::string_view text) {
+    std::int64_t number = 0;
+    auto const [end, failure] = std::from_chars(text.begin(), text.end(), number);
+    if (failure != std::errc{} || end != text.end()) {
+        return Error{
+            Errc::bad_argument, fmt::format("'{}' is not a whole number", text), std::string{}};
+    }
+    return number;
+}
+
+std::int64_t whole_of(Option const& option, std::int64_t device_bytes, std::string const& nvme) {
+    switch (option.share_of) {
+        case ShareOf::nothing:
+            break;
+        case ShareOf::device_memory:
+            return device_bytes;
+        case ShareOf::host_memory:
+            return memory_limit_bytes();
+        case ShareOf::free_space:
+            return free_bytes_of(nvme);
+    }
+    return 0;
+}
+
+std::optional<OptionFault> check_number(Option const& option, std::int64_t number) {
+    if (number < 0) {
+        return fault(option, fmt::format("`{}` is negative: {}", option.name, number));
+    }
+    if (number < option.least) {
+        std::string const least = option.least_words.empty() ? std::to_string(option.least)
+                                                             : std::string(option.least_words);
+        return fault(option, fmt::format("{} is less than {}", number, least));
+    }
+    return std::nullopt;
+}
+
+std::optional<OptionFault> check_choice(Option const& option, std::string const& text) {
+    std::vector<std::string_view> const choices = choices_of(option);
+    if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) {
+        return std::nullopt;
+    }
+    std::string const why =
+        option.type == OptionType::policy
+            ? fmt::format("'{}' is no policy; known are {}", text, policy_names())
+            : fmt::format("'{}' is no choice; it is {}", text, fmt::join(choices, " or "));
+    return fault(option, why);
+}
+
+std::optional<OptionFault> check_file(Option const& option, std::string const& path) {
+    std::string why = why_not_written(path);
+    return why.empty() ? std::nullopt : std::optional(fault(option, std::move(why)));
+}
+
+std::optional<OptionFault> check_value(Option const& option, SessionOptions const& options) {
+    if (auto const* const number = std::get_if<std::int64_t SessionOptions::*>(&option.member)) {
+        return check_number(option, options.*(*number));
+    }
+    if (auto const* const text = std::get_if<std::string SessionOptions::*>(&option.member)) {
+        return option.type == OptionType::file ? check_file(option, options.*(*text))
+                                               : check_choice(option, options.*(*text));
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::string_view> choices_of(Option const& option) {
+    std::vector<std::string_view> names(option.choices.begin(), option.choices.end());
+    if (option.type == OptionType::policy) {
+        for (Policy const& policy : policies()) {
+            names.push_back(policy.name);
+        }
+    }
+    return names;
+}
+
+std::string describe(Option const& option, Face face, Markup markup) {
+    std::string help = named(option.help, face, markup);
+    if (option.type == OptionType::policy) {
+        return help + ": " + describe_policies(face, markup);
+    }
+    if (option.type == OptionType::codecs) {
+        return help + "; classes are " + tensor_classes();
+    }
+    return help;
+}
+
+std::string describe_default(Option const& option, Face face, Markup markup) {
+    return named(default_words(option, face), face, markup);
+}
+
+std::optional<OptionFault> read_option(
+    Option const& option, std::string_view text, std::int64_t device_bytes, SessionOptions& options
+) {
+    if (auto const* const toggle = std::get_if<bool SessionOptions::*>(&option.member)) {
+        if (text != "true" && text != "false") {
+            return fault(
+                option, fmt::format("'{}' is neither true nor false", text), Code::unreadable
+            );
+        }
+        options.*(*toggle) = text == "true";
+        return std::nullopt;
+    }
+    if (auto const* const word = std::get_if<std::string SessionOptions::*>(&option.member)) {
+        options.*(*word) = text;
+        return std::nullopt;
+    }
+    bool const is_size = option.type != OptionType::integer;
+    Result<std::int64_t> const number =
+        is_size ? parse_size(text, whole_of(option, device_bytes, options.nvme))
+                : whole_number(text);
+    if (!number.ok()) {
+        return fault(option, number.error().message(), Code::unreadable);
+    }
+    if (is_size && *number == 0 && option.least > 0) {
+        std::string_view const share = option.share_of == ShareOf::nothing ? "" : " or '80%'";
+        return fault(
+            option,
+            fmt::format(
+                "'{}' is no room for anything; write bytes, such as '16GiB'{}", text, share
+            ),
+            Code::zero
+        );
+    }
+    options.*std::get<std::int64_t SessionOptions::*>(option.member) = *number;
+    return std::nullopt;
+}
+
+std::optional<OptionFault> check_options(SessionOptions const& options) {
+    for (Option const& option : option_table()) {
+        if (!is_given(option, options)) {
+            continue;
+        }
+        if (std::optional<OptionFault> wrong = check_value(option, options)) {
+            return wrong;
+        }
+        Option const* const needed = find_option(option.needs);
+        if (needed != nullptr && !is_given(*needed, options)) {
+            return fault(option, fmt::format("it needs `{}`, which is not given", needed->name));
+        }
+    }
+    return std::nullopt;
+}
+
+std::string why_not_written(std::string const& path) {
+    std::error_code failure;
+    fs::file_status const status = fs::status(path, failure);
+    if (fs::is_directory(status)) {
+        return "a folder";
+    }
+    if (fs::exists(status)) {
+        return ::access(path.c_str(), W_OK) == 0 ? "" : std::strerror(errno);
+    }
+    fs::path const parent = fs::path(path).parent_path();
+    std::string const folder = parent.empty() ? "." : parent.string();
+    if (!fs::is_directory(folder, failure)) {
+        return "there is no folder '" + folder + "' to put it in";
+    }
+    bool const is_writable = ::access(folder.c_str(), W_OK | X_OK) == 0;
+    return is_writable ? "" : "folder '" + folder + "': " + std::strerror(errno);
+}
+
+Result<std::string> codecs_of_classes(std::span<std::pair<std::string, std::string> const> classes
+) {
+    std::string all;
+    for (auto const& [name, codec] : classes) {
+        std::string const item = name + '=' + codec;
+        Result<Codec> const parsed = parse_codec(codec);
+        Result<CodecTable> const laid = with_codecs({}, item);
+        if (!parsed.ok() || !laid.ok()) {
+            return Error{
+                Errc::bad_argument,
+                parsed.ok() ? laid.error().message() : parsed.error().message(),
+                "'" + name + "'"};
+        }
+        all += all.empty() ? item : ',' + item;
+    }
+    return all;
+}
+
+}  // namespace spillway

@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/units.h"
+#include "spillway/option.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace spillway {
+namespace {
+
+using Code = OptionFault::Code;
+
+constexpr std::int64_t kDeviceBytes = 8_GiB;
+
+/// "code name: why" in Python's words; empty: none.
+std::string shown(std::optional<OptionFault> const& fault) {
+    if (!fault) {
+        return "";
+    }
+    char const* const code = fault->code == Code::unreadable ? "unreadable "
+                             : fault->code == Code::zero     ? "zero "
+                                                             : "";
+    return code + fault->option + ": " + with_option_names(fault->why, Face::python);
+}
+
+std::string read(char const* name, std::string_view text, SessionOptions& options) {
+    return shown(read_option(*find_option(name), text, kDeviceBytes, options));
+}
+
+std::string checked(SessionOptions const& options) {
+    return shown(check_options(options));
+}
+
+TEST(Options, text_is_read_by_the_type) {
+    SessionOptions options;
+    EXPECT_EQ(read("device_budget_bytes", "50%", options), "");
+    EXPECT_EQ(read("host_budget_bytes", "0", options), "");
+    EXPECT_EQ(read("nvme", "/", options), "");
+    EXPECT_EQ(read("nvme_budget_bytes", "1.5MiB", options), "");
+    EXPECT_EQ(read("nvme_rate_bytes_per_s", "2GB", options), "");
+    EXPECT_EQ(read("lossy", "true", options), "");
+    EXPECT_EQ(read("nonfinite", "refuse", options), "");
+    EXPECT_EQ(read("rounding_seed", "7", options), "");
+    SessionOptions const expected{
+        .device_budget_bytes = 4_GiB,
+        .nvme = "/",
+        .nvme_budget_bytes = 1536_KiB,
+        .lossy = true,
+        .nonfinite = "refuse",
+        .rounding_seed = 7,
+        .nvme_rate_bytes_per_s = 2'000'000'000};
+    for (Option const& option : option_table()) {
+        std::visit(
+            [&](auto member) { EXPECT_EQ(options.*member, expected.*member) << option.name; },
+            option.member
+        );
+    }
+}
+
+TEST(Options, text_that_is_none_of_its_type_is_named) {
+    SessionOptions options;
+    EXPECT_NE(
+        read("device_budget_bytes", "much", options).find("unreadable device_budget_bytes: 'much'"),
+        std::string::npos
+    );
+    EXPECT_NE(read("min_value_bytes", "10%", options).find("unreadable"), std::string::npos);
+    EXPECT_EQ(
+        read("nvme_budget_bytes", "0%", options),
+        "zero nvme_budget_bytes: '0%' is no room for anything; write bytes, such as '16GiB' or "
+        "'80%'"
+    );
+    EXPECT_EQ(
+        read("rounding_seed", "7x", options), "unreadable rounding_seed: '7x' is not a whole number"
+    );
+    EXPECT_EQ(read("lossy", "yes", options), "unreadable lossy: 'yes' is neither true nor false");
+}
+
+TEST(Options, bounds_choices_and_needs_are_checked) {
+    EXPECT_EQ(checked({}), "");
+    EXPECT_EQ(
+        checked({.nvme = "/", .nvme_budget_bytes = 12}),
+        "nvme_budget_bytes: 12 is less than 4 KiB, the smallest block"
+    );
+    EXPECT_EQ(checked({.nvme = "/", .nvme_budget_bytes = 4096}), "");
+    EXPECT_EQ(
+        checked({.nvme_budget_bytes = 4096}),
+        "nvme_budget_bytes: it needs nvme=, which is not given"
+    );
+    EXPECT_EQ(
+        checked({.nvme_rate_bytes_per_s = 1}),
+        "nvme_rate_bytes_per_s: it needs nvme=, which is not given"
+    );
+    EXPECT_EQ(
+        checked({.policy = "best"}),
+        "policy: 'best' is no policy; known are online, keep_all and qpo"
+    );
+    EXPECT_EQ(
+        checked({.nonfinite = "zero"}), "nonfinite: 'zero' is no choice; it is keep or refuse"
+    );
+    EXPECT_EQ(checked({.rounding_seed = -1}), "");
+    EXPECT_EQ(checked({.rank = -1}), "rank: rank= is negative: -1");
+}
+
+TEST(Options, every_number_below_its_least_is_refused) {
+    for (Option const& option : option_table()) {
+        if (auto const* const member =
+                std::get_if<std::int64_t SessionOptions::*>(&option.member)) {
+            SessionOptions options{.nvme = "/"};
+            options.*(*member) = std::numeric_limits<std::int64_t>::min();
+            EXPECT_EQ(check_options(options)->option, option.name);
+            options.*(*member) = std::max<std::int64_t>(option.least, 1);
+            EXPECT_EQ(checked(options), "");
+        }
+    }
+}
+
+TEST(Options, files_that_cannot_be_written_are_refused_before_their_time) {
+    for (Option const& option : option_table()) {
+        if (option.type == OptionType::file) {
+            SessionOptions options;
+            std::string& path = options.*std::get<std::string SessionOptions::*>(option.member);
+            path = "/no/such/folder/file";
+            EXPECT_EQ(
+                check_options(options)->why, "there is no folder '/no/such/folder' to put it in"
+            );
+            path = "/";
+            EXPECT_EQ(check_options(options)->why, "a folder");
+            path = "a_file_that_is_not_there";
+            EXPECT_EQ(checked(options), "");
+        }
+    }
+}
+
+TEST(Options, help_names_options_as_its_reader_does) {
+    Option const& rate = *find_option("nvme_rate_bytes_per_s");
+    EXPECT_TRUE(describe(rate, Face::program).starts_with("limit --nvme"));
+    EXPECT_TRUE(describe(rate, Face::python).starts_with("limit nvme"));
+    EXPECT_TRUE(describe(rate, Face::program, Markup::markdown).starts_with("limit `--nvme`"));
+    std::string const policies = describe(*find_option("policy"), Face::program);
+    EXPECT_NE(policies.find(": online (what leaves"), std::string::npos) << policies;
+    EXPECT_NE(policies.find("; with --lossy: qpo ("), std::string::npos) << policies;
+    std::string const codecs = describe(*find_option("codecs"), Face::python);
+    EXPECT_TRUE(codecs.ends_with("statistics, index, other")) << codecs;
+}
+
+TEST(Options, codecs_by_class_are_one_list_and_errors_name_the_class) {
+    using Classes = std::vector<std::pair<std::string, std::string>>;
+    auto const of = [](Classes const& classes) {
+        Result<std::string> const text = codecs_of_classes(classes);
+        return text.ok() ? *text : text.error().message();
+    };
+    EXPECT_EQ(of({}), "");
+    EXPECT_EQ(
+        of({{"attention", "affine8:group=64,stochastic"}, {"mask", "mask"}}),
+        "attention=affine8:group=64,stochastic,mask=mask"
+    );
+    EXPECT_TRUE(of({{"attention", "affine9"}}).starts_with("'attention': affine9: no such codec"));
+    EXPECT_TRUE(of({{"attention", "nf4,other=nf4"}}).starts_with("'attention': nf4,other=nf4: "));
+    EXPECT_TRUE(of({{"weights", "nf4"}}).starts_with("'weights': 'weights' is no class"));
+    EXPECT_TRUE(of({{"", "nf4"}}).starts_with("'': "));
+    EXPECT_TRUE(of({{"all", "nf4"}}).starts_with("'all': "));
+}
+
+}  // namespace
+}  // namespace spillway
