@@ -24,9 +24,9 @@ BAR = 0.05
 SLACK_BYTES = 48 * train_runs.MIB
 
 
-def off(told_bytes: int, seen_bytes: int, slack_bytes: int = 0) -> float:
+def off(reported_bytes: int, seen_bytes: int, slack_bytes: int = 0) -> float:
     """How far `told` is from `seen`, as a share of `seen`, beyond the slack."""
-    return max(0, abs(told_bytes - seen_bytes) - slack_bytes) / seen_bytes
+    return max(0, abs(reported_bytes - seen_bytes) - slack_bytes) / seen_bytes
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make mutants`: breaks each rule of order (src/base/rules.h) in turn, and shows that the suite on the
+"""`make mutants`: breaks each rule of order (src/base/ordering_rules.h) in turn, and shows that the suite on the
 late accelerator fails within so many seeds, and passes on the same seeds when none is broken. A suite
 that is not done in time has noticed nothing: that is no kill. The last line is JSON: how many rules, how
 many were noticed, how many hung, and whether the suite passes as it is."""
@@ -30,8 +30,8 @@ class Outcome(NamedTuple):
 
 
 def rules() -> list[str]:
-    text = (sources.ROOT / "src" / "base" / "rules.h").read_text()
-    return re.findall(r'"([a-z_]+)"', text.split("kRuleNames", 1)[1])
+    text = (sources.ROOT / "src" / "base" / "ordering_rules.h").read_text()
+    return re.findall(r'"([a-z_]+)"', text.split("kOrderingRuleNames", 1)[1])
 
 
 def run(program: pathlib.Path, rule: str, seeds: int, suite: str,

@@ -16,7 +16,7 @@ void say(std::string_view line) {
     std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
-void say_once(std::string_view line) {
+void log_once(std::string_view line) {
     static Mutex guard;
     static std::set<std::string, std::less<>> said SPILLWAY_GUARDED_BY(guard);
     {

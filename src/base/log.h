@@ -12,6 +12,6 @@ namespace spillway {
 void say(std::string_view line);
 
 /// Like `say`, but a line that was said before in this process is not said again.
-void say_once(std::string_view line);
+void log_once(std::string_view line);
 
 }  // namespace spillway

@@ -20,9 +20,9 @@ TEST(LogTest, a_line_goes_to_stderr_with_our_name) {
 
 TEST(LogTest, a_line_said_once_is_not_said_again) {
     testing::internal::CaptureStderr();
-    say_once("only once");
-    say_once("only once");
-    say_once("another");
+    log_once("only once");
+    log_once("only once");
+    log_once("another");
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "spillway: only once\nspillway: another\n");
 }
 
@@ -54,7 +54,7 @@ TEST(LogTest, once_is_once_also_from_several_threads) {
     std::vector<std::thread> threads;
     threads.reserve(4);
     for (int i = 0; i < 4; ++i) {
-        threads.emplace_back([] { say_once("from all of us"); });
+        threads.emplace_back([] { log_once("from all of us"); });
     }
     for (std::thread& thread : threads) {
         thread.join();

@@ -13,7 +13,7 @@ namespace spillway {
 namespace {
 
 constexpr std::int64_t kValueBytes = 8;   // of mask's other value
-constexpr std::int64_t kLengthBytes = 4;  // before each piece of lossless
+constexpr std::int64_t kLengthBytes = 4;  // before each frame of lossless
 
 std::int64_t divided_up(std::int64_t count, std::int64_t by) {
     return (count + by - 1) / by;
@@ -73,7 +73,7 @@ Layout layout_of(Encoding const& encoding) {
         layout.codes_bytes = encoding.raw_bytes();
     }
     if (codec.kind == CodecKind::lossless) {
-        layout.codes_bytes += divided_up(encoding.raw_bytes(), kPieceBytes) * kLengthBytes;
+        layout.codes_bytes += divided_up(encoding.raw_bytes(), kFrameBytes) * kLengthBytes;
     }
     if (codec.kind == CodecKind::mask) {
         layout.range_bytes = padded(kValueBytes);

@@ -14,7 +14,7 @@ inline constexpr std::int64_t kHeaderBytes = 64;
 /// every element.
 inline constexpr std::uint64_t kNoneRefused = ~std::uint64_t{0};
 /// The most raw bytes that `lossless` compresses at a time.
-inline constexpr std::int64_t kPieceBytes = 131072;
+inline constexpr std::int64_t kFrameBytes = 131072;
 
 /// A header, then the groups' ranges (min and max, or the largest magnitude; of `mask` its other
 /// value), padded to 64 bytes, then the codes.

@@ -17,8 +17,8 @@ namespace spillway {
 namespace {
 
 constexpr int kLevel = 1;
-constexpr std::uint32_t kAsItIs = 1U << 31;  // in a piece's length
-constexpr std::size_t kPiece = kPieceBytes;
+constexpr std::uint32_t kAsItIs = 1U << 31;  // in a frame's length
+constexpr std::size_t kFrame = kFrameBytes;
 
 struct FreeContext {
     void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
@@ -28,7 +28,7 @@ struct FreeContext {
 struct Workspace {
     std::unique_ptr<ZSTD_CCtx, FreeContext> compressor{ZSTD_createCCtx()};
     std::unique_ptr<ZSTD_DCtx, FreeContext> decompressor{ZSTD_createDCtx()};
-    std::array<std::byte, kPiece> shuffled{};
+    std::array<std::byte, kFrame> shuffled{};
 };
 
 Workspace& workspace() {
@@ -36,8 +36,8 @@ Workspace& workspace() {
     return *kept;
 }
 
-/// The length of a piece in zstd's form; 0: not shorter than it is.
-std::size_t compress_piece(
+/// The length of a frame in zstd's form; 0: not shorter than it is.
+std::size_t compress_frame(
     Kernels const& kernels, Dtype dtype, std::span<std::byte const> raw, std::byte* to
 ) {
     Workspace& work = workspace();
@@ -51,7 +51,7 @@ std::size_t compress_piece(
     return ZSTD_isError(length) != 0 ? 0 : length;
 }
 
-bool decompress_piece(
+bool decompress_frame(
     Kernels const& kernels, Dtype dtype, std::span<std::byte const> codes, std::span<std::byte> raw
 ) {
     Workspace& work = workspace();
@@ -75,18 +75,18 @@ std::int64_t compress(
 ) {
     std::byte* to = codes.data();
     while (!raw.empty()) {
-        std::span<std::byte const> const piece = raw.first(std::min(kPiece, raw.size()));
+        std::span<std::byte const> const frame = raw.first(std::min(kFrame, raw.size()));
         std::byte* const first = to + sizeof(std::uint32_t);
-        auto length = static_cast<std::uint32_t>(compress_piece(kernels, dtype, piece, first));
+        auto length = static_cast<std::uint32_t>(compress_frame(kernels, dtype, frame, first));
         std::uint32_t word = length;
         if (length == 0) {
-            length = static_cast<std::uint32_t>(piece.size());
+            length = static_cast<std::uint32_t>(frame.size());
             word = length | kAsItIs;
-            std::memcpy(first, piece.data(), piece.size());
+            std::memcpy(first, frame.data(), frame.size());
         }
         std::memcpy(to, &word, sizeof word);
         to = first + length;
-        raw = raw.subspan(piece.size());
+        raw = raw.subspan(frame.size());
     }
     return to - codes.data();
 }
@@ -95,7 +95,7 @@ bool decompress(
     Kernels const& kernels, Dtype dtype, std::span<std::byte const> codes, std::span<std::byte> raw
 ) {
     while (!raw.empty()) {
-        std::span<std::byte> const piece = raw.first(std::min(kPiece, raw.size()));
+        std::span<std::byte> const frame = raw.first(std::min(kFrame, raw.size()));
         std::uint32_t word = 0;
         if (codes.size() < sizeof word) {
             return false;
@@ -104,16 +104,16 @@ bool decompress(
         codes = codes.subspan(sizeof word);
         std::size_t const length = word & ~kAsItIs;
         bool const as_it_is = (word & kAsItIs) != 0;
-        if (length > codes.size() || (as_it_is && length != piece.size())) {
+        if (length > codes.size() || (as_it_is && length != frame.size())) {
             return false;
         }
         if (as_it_is) {
-            std::memcpy(piece.data(), codes.data(), length);
-        } else if (!decompress_piece(kernels, dtype, codes.first(length), piece)) {
+            std::memcpy(frame.data(), codes.data(), length);
+        } else if (!decompress_frame(kernels, dtype, codes.first(length), frame)) {
             return false;
         }
         codes = codes.subspan(length);
-        raw = raw.subspan(piece.size());
+        raw = raw.subspan(frame.size());
     }
     return codes.empty();
 }

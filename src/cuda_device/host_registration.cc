@@ -23,7 +23,7 @@ void unlock(std::span<std::byte> bytes) {
         return;  // the process ends, and the driver has let go of everything
     }
     if (Result<void> const done = checked(status, "unlocking", "host memory"); !done.ok()) {
-        say_once(done.error().message());
+        log_once(done.error().message());
     }
 }
 

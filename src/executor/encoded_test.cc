@@ -336,16 +336,16 @@ TEST_F(Advised, keep_all_keeps) {
 }
 
 TEST_F(Advised, nothing_is_told_later_while_a_value_waits_to_leave_at_once) {
-    EXPECT_TRUE(executor_.may_be_told_later(kRaw));
-    EXPECT_TRUE(executor_.may_be_told_later(kRaw, Advice::last_resort));
-    EXPECT_FALSE(executor_.may_be_told_later(kRaw, Advice::at_once));
+    EXPECT_TRUE(executor_.may_report_later(kRaw));
+    EXPECT_TRUE(executor_.may_report_later(kRaw, Advice::last_resort));
+    EXPECT_FALSE(executor_.may_report_later(kRaw, Advice::at_once));
     save(0, Advice::at_once);
-    EXPECT_FALSE(executor_.may_be_told_later(2 * kRaw)) << "a point must tell that it is unshared";
+    EXPECT_FALSE(executor_.may_report_later(2 * kRaw)) << "a point must tell that it is unshared";
     unshared(0);
-    EXPECT_FALSE(executor_.may_be_told_later(2 * kRaw)) << "a store is under way";
+    EXPECT_FALSE(executor_.may_report_later(2 * kRaw)) << "a store is under way";
     finish({1, 2});
     (void)executor_.on(Dropped{ValueId{0}});
-    EXPECT_TRUE(executor_.may_be_told_later(kRaw));
+    EXPECT_TRUE(executor_.may_report_later(kRaw));
 }
 
 }  // namespace

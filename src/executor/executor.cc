@@ -4,7 +4,7 @@
 #include "executor/executor.h"
 
 #include "base/assert.h"
-#include "base/rules.h"
+#include "base/ordering_rules.h"
 #include "executor/chooser.h"
 #include "executor/ledger.h"
 #include "executor/reply.h"
@@ -36,8 +36,8 @@ class Executor::Impl {
     [[nodiscard]] std::optional<ExecutorState> state() const;
     [[nodiscard]] std::int64_t granted_peak_bytes() const { return granted_peak_bytes_; }
     [[nodiscard]] bool all_on_device() const { return ledger_.is_empty(); }
-    [[nodiscard]] bool may_be_told_later(std::int64_t used_bytes, Advice advice) const {
-        return room_.may_be_told_later(used_bytes, advice);
+    [[nodiscard]] bool may_report_later(std::int64_t used_bytes, Advice advice) const {
+        return room_.may_report_later(used_bytes, advice);
     }
 
     ExecutorOptions const options_;
@@ -105,8 +105,8 @@ ExecutorOptions const& Executor::options() const {
     return impl_->options_;
 }
 
-bool Executor::may_be_told_later(std::int64_t used_bytes, Advice advice) const {
-    return impl_->may_be_told_later(used_bytes, advice);
+bool Executor::may_report_later(std::int64_t used_bytes, Advice advice) const {
+    return impl_->may_report_later(used_bytes, advice);
 }
 
 Executor::Impl::Impl(ExecutorOptions const& options, ExecutorState const& state)
@@ -224,7 +224,7 @@ void Executor::Impl::take(Need const& event) {
     }
     if (value->way_back) {
         transfers_.bind(event.value, *value);
-    } else if (value->loads.last.valid() && keeps(Rule::every_asking_stream_waits)) {
+    } else if (value->loads.last.valid() && keeps(OrderingRule::every_asking_stream_waits)) {
         reply_.add_wait(value->loads.last);  // bound for another stream, while its copy still runs
     }
     values_.alter(event.value, *value, [&](Value& v) {

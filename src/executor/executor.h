@@ -101,9 +101,8 @@ class Executor {
     /// A save of that advice after which the device holds `used_bytes` changes no answer: it may be
     /// told later, or never if it is dropped before. True while nothing is away, no store would
     /// start and no value waits to leave at once.
-    [[nodiscard]] bool may_be_told_later(
-        std::int64_t used_bytes, Advice advice = Advice::when_asked
-    ) const;
+    [[nodiscard]] bool may_report_later(std::int64_t used_bytes, Advice advice = Advice::when_asked)
+        const;
     [[nodiscard]] ExecutorOptions const& options() const;
 
   private:

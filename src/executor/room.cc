@@ -35,7 +35,7 @@ std::int64_t Room::store_ahead_bytes() const {
 
 /// Half the limit, so that what is told at last still finds time to leave; a plan may want a store
 /// at once. What is to leave at once waits for a `Point`, which no quiet save brings.
-bool Room::may_be_told_later(std::int64_t used_bytes, Advice advice) const {
+bool Room::may_report_later(std::int64_t used_bytes, Advice advice) const {
     std::int64_t const limit = options_.device_bytes;
     return options_.chooser != ChooserKind::planned && advice != Advice::at_once &&
            values_.about_to_leave() == 0 && ledger_.is_empty() &&

@@ -46,8 +46,8 @@ class Room {
     [[nodiscard]] std::int64_t make_room(std::int64_t missing_bytes);
     /// Nothing eligible is left: one `raise`, and what was started for room stays done.
     void refuse(Short const& event, std::int64_t freed_bytes);
-    /// As Executor::may_be_told_later, while nothing is away.
-    [[nodiscard]] bool may_be_told_later(std::int64_t used_bytes, Advice advice) const;
+    /// As Executor::may_report_later, while nothing is away.
+    [[nodiscard]] bool may_report_later(std::int64_t used_bytes, Advice advice) const;
 
   private:
     [[nodiscard]] std::int64_t store_ahead_bytes() const;

@@ -4,7 +4,7 @@
 #include "executor/transfers.h"
 
 #include "base/assert.h"
-#include "base/rules.h"
+#include "base/ordering_rules.h"
 
 #include <algorithm>
 #include <array>
@@ -105,7 +105,7 @@ CommandId Transfers::load(ValueId id, Value const& value, CommandId after) {
 
 void Transfers::bind(ValueId id, Value& value) {
     CommandId const fence = value.way_back->fence;
-    if (keeps(Rule::need_waits_for_the_load)) {
+    if (keeps(OrderingRule::need_waits_for_the_load)) {
         reply_.add_wait(fence);
     }
     reply_.add(CommandKind::bind, Lane::compute, id).after = {fence};
@@ -117,7 +117,7 @@ void Transfers::bind(ValueId id, Value& value) {
 
 /// [wait, release]
 void Transfers::give_up_return(ValueId id, Value const& value) {
-    if (keeps(Rule::release_waits_for_the_load)) {
+    if (keeps(OrderingRule::release_waits_for_the_load)) {
         reply_.add_wait(value.way_back->fence);
     }
     reply_.add_device_release(id, value.size_bytes);
@@ -156,8 +156,8 @@ void Transfers::wait_for_orphan(ValueId id) {
 }
 
 void Transfers::forget(ValueId id, Value& value) {
-    bool const storing = value.is_being_stored() && keeps(Rule::room_outlives_the_store);
-    bool const loading = value.loads.in_flight > 0 && keeps(Rule::room_outlives_the_load);
+    bool const storing = value.is_being_stored() && keeps(OrderingRule::room_outlives_the_store);
+    bool const loading = value.loads.in_flight > 0 && keeps(OrderingRule::room_outlives_the_load);
     if (!storing && !loading) {
         end_orphan(id, value);
         return;
@@ -197,7 +197,7 @@ void Transfers::leave_copy_behind(ValueId id, Value& value) {
     if (!value.on_device || !value.copy) {
         return;
     }
-    if (value.is_being_stored() && keeps(Rule::write_waits_for_the_store)) {
+    if (value.is_being_stored() && keeps(OrderingRule::write_waits_for_the_store)) {
         reply_.add_wait(value.copy->store_fence);
     }
     BlockId const block = value.copy->block;

@@ -17,7 +17,7 @@ class Arena;
 /// Ranges start and end at multiples of this, so that both fit into one atomic word.
 inline constexpr std::int64_t kArenaUnitBytes = std::int64_t{2} << 20;
 
-/// Makes `arena_of` find `arena` for [first, first + size_bytes). Returns its slot.
+/// Makes `arena_of` find `arena` for [first, first + size_bytes). Returns its entry.
 ///
 /// Thread  any
 /// Fails   Errc::unsupported: 65,536 arenas are there
@@ -31,10 +31,10 @@ extern Mutex arena_registry_mutex;
 /// The arena's range is shorter from now on.
 ///
 /// Order   before the rest is unmapped
-void shorten_arena(std::int64_t slot, std::int64_t size_bytes) noexcept
+void shorten_arena(std::int64_t entry, std::int64_t size_bytes) noexcept
     SPILLWAY_REQUIRES(arena_registry_mutex);
 
 /// Order   before the range is unmapped
-void forget_arena(std::int64_t slot) noexcept;
+void forget_arena(std::int64_t entry) noexcept;
 
 }  // namespace spillway

@@ -43,7 +43,7 @@ void HugePages::give_up(PageRun run) {
             ++next;
         }
         if (!advise(granule, next, MADV_NOHUGEPAGE)) {
-            say_once(
+            log_once(
                 "the system refuses memory mappings (vm.max_map_count); up to 2 MiB each may stay "
                 "resident beyond the device budget"
             );

@@ -8,7 +8,7 @@
 #include "codec/codec.h"
 #include "memory/extent_pool.h"
 #include "memory/host_memory.h"
-#include "tier/slot_table.h"
+#include "tier/reservation_table.h"
 
 #include <array>
 #include <cstddef>

@@ -4,7 +4,7 @@
 #include "mover/device_coding.h"
 
 #include "base/assert.h"
-#include "base/rules.h"
+#include "base/ordering_rules.h"
 
 namespace spillway {
 
@@ -41,7 +41,7 @@ void DeviceCoding::encode(Move& move, BlockCode const& code, std::span<std::byte
         coder_->encode(code.encoding, move.device.bytes.data(), on_device(to), code.seed, stream);
     move.half_ended = device_.record(stream);
     StreamId const copies = device_.copy_out_stream();
-    if (keeps(Rule::coded_copy_waits_for_its_encode)) {
+    if (keeps(OrderingRule::coded_copy_waits_for_its_encode)) {
         device_.wait(copies, move.half_ended);
     }
     move.half_begun = device_.record(copies);
@@ -81,7 +81,7 @@ void DeviceCoding::decode(Move& move, Encoding const& encoding, std::span<std::b
     for (StreamEventRef const& position : move.ready) {
         device_.wait(stream, position);
     }
-    if (keeps(Rule::decode_waits_for_its_copy)) {
+    if (keeps(OrderingRule::decode_waits_for_its_copy)) {
         device_.wait(stream, move.half_ended);
     }
     move.half_begun = device_.record(stream);

@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "executor/command.h"
 #include "memory/held_bytes.h"
-#include "tier/slot_table.h"
+#include "tier/reservation_table.h"
 
 #include <array>
 #include <cstddef>

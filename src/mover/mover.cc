@@ -5,7 +5,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
-#include "base/rules.h"
+#include "base/ordering_rules.h"
 #include "base/units.h"
 #include "tier/transfer.h"
 
@@ -112,7 +112,7 @@ Mover::~Mover() {
     if (starter_.joinable()) {
         starter_.join();
     }
-    if (keeps(Rule::closing_waits_for_copies)) {
+    if (keeps(OrderingRule::closing_waits_for_copies)) {
         MutexLock const lock(mutex_);
         wait_until("a session that closes", [this]() SPILLWAY_REQUIRES(mutex_) {
             return moves_.under_way() == 0;

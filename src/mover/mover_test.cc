@@ -64,13 +64,13 @@ class ManualTier final : public Tier {
         operations_.push_back(std::move(done));
         changed_.notify_all();
     }
-    [[nodiscard]] Result<std::int64_t> take_slot(std::int64_t size_bytes) override {
+    [[nodiscard]] Result<std::int64_t> take_entry(std::int64_t size_bytes) override {
         if (size_bytes > capacity_bytes()) {
             return Error{Errc::tier_full, "no room", name()};
         }
         return rooms_++;
     }
-    void give_slot_back(std::int64_t) noexcept override { --rooms_; }
+    void give_entry_back(std::int64_t) noexcept override { --rooms_; }
 
     std::mutex guard_;
     std::condition_variable changed_;

@@ -5,7 +5,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/rules.h"
+#include "base/ordering_rules.h"
 #include "base/units.h"
 
 #include <fmt/format.h>
@@ -140,7 +140,7 @@ Outside Moves::start(Move& move) {
                 enqueue_copy(move);
                 return {};
             }
-            if (!keeps(Rule::staging_is_copied_after_the_load)) {
+            if (!keeps(OrderingRule::staging_is_copied_after_the_load)) {
                 enqueue_copy(move);
             }
             return call_tier(move, move.beside);
@@ -184,7 +184,7 @@ void Moves::enqueue_decode(Move& move) {
     Encoding const& encoding = coded_.code_of(move.block).encoding;
     device_coding_.decode(move, encoding, coded_.staging_of(move));
     is_on_its_way(move);
-    if (!keeps(Rule::coded_room_outlives_the_decode)) {
+    if (!keeps(OrderingRule::coded_room_outlives_the_decode)) {
         coded_.give_staging_back(move, true);
     }
 }
@@ -250,7 +250,7 @@ std::optional<Outside> Moves::advance(std::size_t queue) {
         copies_.count(move);
         if (move.route == Route::staged && move.is_store()) {
             std::span<std::byte> const bytes = move.beside;
-            if (!keeps(Rule::staging_outlives_the_store)) {
+            if (!keeps(OrderingRule::staging_outlives_the_store)) {
                 copies_.give_staging_back(move);
             }
             return call_tier(move, bytes);

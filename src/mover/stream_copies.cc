@@ -5,7 +5,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/rules.h"
+#include "base/ordering_rules.h"
 
 #include <optional>
 #include <utility>
@@ -40,15 +40,15 @@ void StreamCopies::note_positions(Move& move) {
     if (streams.empty()) {
         streams.push_back(device_.current_stream());
     }
-    Rule const first =
-        move.is_store() ? Rule::store_waits_for_its_producer : Rule::load_waits_for_its_target;
+    OrderingRule const first = move.is_store() ? OrderingRule::store_waits_for_its_producer
+                                               : OrderingRule::load_waits_for_its_target;
     for (StreamId const stream : streams) {
         bool const is_first = stream == streams.front();
-        if (keeps(is_first ? first : Rule::store_waits_for_every_user)) {
+        if (keeps(is_first ? first : OrderingRule::store_waits_for_every_user)) {
             move.ready.push_back(device_.record(stream));
         }
     }
-    if (move.is_store() && !keeps(Rule::store_keeps_its_source)) {
+    if (move.is_store() && !keeps(OrderingRule::store_keeps_its_source)) {
         move.device.hold.reset();
     }
 }
@@ -78,7 +78,7 @@ Result<void> StreamCopies::enqueue(Move& move) {
     }
     for (CommandId const fence : move.after) {
         Move const* const store = lanes_.find(fence);
-        if (store != nullptr && keeps(Rule::load_waits_for_its_store)) {
+        if (store != nullptr && keeps(OrderingRule::load_waits_for_its_store)) {
             device_.wait(stream, store->copied);
         }
     }
@@ -96,7 +96,7 @@ Result<void> StreamCopies::enqueue(Move& move) {
     ++on_streams_;
     if (move.route == Route::staged) {
         ++staged_;
-        if (!is_store && !keeps(Rule::staging_outlives_the_copy)) {
+        if (!is_store && !keeps(OrderingRule::staging_outlives_the_copy)) {
             give_staging_back(move);
         }
     }
@@ -112,8 +112,8 @@ void StreamCopies::add_coded(Move& move) {
 bool StreamCopies::has_passed(Move const& move) {
     bool const is_staged_store = move.route == Route::staged && move.is_store();
     bool const is_encode = move.route == Route::coded && move.is_store();
-    bool const early = (is_staged_store && !keeps(Rule::staging_is_read_after_the_copy)) ||
-                       (is_encode && !keeps(Rule::coded_bytes_are_sealed_when_there));
+    bool const early = (is_staged_store && !keeps(OrderingRule::staging_is_read_after_the_copy)) ||
+                       (is_encode && !keeps(OrderingRule::coded_bytes_are_sealed_when_there));
     return early || device_.passed(move.copied);
 }
 
@@ -196,7 +196,7 @@ std::int64_t StreamCopies::time_of(StreamEventRef const& event) {
 
 bool StreamCopies::streams_can_wait_for(Move const& move) {
     return move.is_on_a_stream() ||
-           (move.copied != nullptr && !keeps(Rule::staged_drop_waits_for_the_tier));
+           (move.copied != nullptr && !keeps(OrderingRule::staged_drop_waits_for_the_tier));
 }
 
 /// After a store the block may be freed on its stream, and so its hold goes; what was loaded may be
@@ -205,7 +205,7 @@ void StreamCopies::order_streams_after(
     Move& move, std::vector<std::shared_ptr<void const>>& released
 ) {
     StreamId const own = move.device.streams.front();
-    if (!move.is_store() || keeps(Rule::drop_waits_for_the_store)) {
+    if (!move.is_store() || keeps(OrderingRule::drop_waits_for_the_store)) {
         order_after(own, move);
     }
     if (move.is_store()) {
@@ -213,7 +213,7 @@ void StreamCopies::order_streams_after(
         return;
     }
     StreamId const asking = device_.current_stream();
-    if (asking != own && keeps(Rule::asking_stream_waits_too)) {
+    if (asking != own && keeps(OrderingRule::asking_stream_waits_too)) {
         order_after(asking, move);
     }
 }

@@ -3,7 +3,7 @@
 
 // Copies on a device's streams, ordered by events, where the host cannot reach the device's memory:
 // what is on a stream and what has passed, the staging memory between, and how long streams of
-// compute stood still. Every wait here is a rule of its own (base/rules.h).
+// compute stood still. Every wait here is a rule of its own (base/ordering_rules.h).
 #pragma once
 
 #include "memory/device.h"

@@ -111,7 +111,7 @@ void Accounting::close() {
     timeline_->mark("closed");  // where the last phase ends
     Result<void> const written = timeline_->write();
     if (!written.ok()) {
-        say_once(written.error().message());
+        log_once(written.error().message());
     }
 }
 

@@ -198,7 +198,7 @@ void CodecRule::end_trials() {
         }
         std::string const against = against_lossless(row, link);
         if (!against.empty()) {
-            say_once("lossless is not used any more for " + row.tensor_class + ": " + against);
+            log_once("lossless is not used any more for " + row.tensor_class + ": " + against);
             table_[at(*on_trial)] = Codec{};
         }
         if (!against.empty() || link > 0) {

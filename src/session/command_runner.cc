@@ -88,7 +88,7 @@ Result<void> CommandRunner::run(Command const& command) {
         case CommandKind::raise:
             return refuse(command);
         case CommandKind::note:
-            say_once(words_of(std::get<Notice>(command.told)));
+            log_once(words_of(std::get<Notice>(command.told)));
             return {};
         case CommandKind::wait:
             break;

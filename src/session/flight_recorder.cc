@@ -27,7 +27,7 @@ void FlightRecorder::may_begin_at(ExecutorState state) {
 
 void FlightRecorder::add(Event const& event, std::vector<Command> const& reply) {
     if (entries_ + 1 + reply.size() > kMostEntries) {
-        say_once("the flight recorder is full: its file will end before the failure");
+        log_once("the flight recorder is full: its file will end before the failure");
         return;
     }
     std::vector<LogEntry>& entries = segments_.back().entries;

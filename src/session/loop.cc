@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/rules.h"
+#include "base/ordering_rules.h"
 #include "executor/event_log.h"
 
 #include <unistd.h>
@@ -64,7 +64,7 @@ Loop::~Loop() {
     mover_->end_limits();
     do {
         settle();
-    } while (keeps(Rule::closing_waits_for_copies) && mover_->under_way() > 0 &&
+    } while (keeps(OrderingRule::closing_waits_for_copies) && mover_->under_way() > 0 &&
              mover_->wait_for_any() >= 0);
     settle();
     runner_.close();
@@ -143,7 +143,7 @@ void Loop::sort_dropped() {
     dropped_now_.clear();
 }
 
-void Loop::tell_backlog(std::vector<Command>& commands) {
+void Loop::report_backlog(std::vector<Command>& commands) {
     if (backlog_.empty()) {
         return;
     }
@@ -154,15 +154,15 @@ void Loop::tell_backlog(std::vector<Command>& commands) {
     }
 }
 
-bool Loop::may_be_told_later(std::int64_t size_bytes, SavedAs const& as) const {
-    return executor_.may_be_told_later(device_->used_bytes() + size_bytes, as.advice);
+bool Loop::may_report_later(std::int64_t size_bytes, SavedAs const& as) const {
+    return executor_.may_report_later(device_->used_bytes() + size_bytes, as.advice);
 }
 
 /// What queued events and untold saves are answered by, before a program event.
 std::vector<Command> Loop::catch_up() {
     std::vector<Command> commands;
     take_queued(commands);
-    tell_backlog(commands);
+    report_backlog(commands);
     return commands;
 }
 
@@ -248,7 +248,7 @@ bool Loop::saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot, Sav
     accounting_.saved(size_bytes);
     MutexLock const lock(mutex_);
     sort_dropped();
-    if (something_ended || !events_.empty() || !may_be_told_later(size_bytes, as)) {
+    if (something_ended || !events_.empty() || !may_report_later(size_bytes, as)) {
         return false;
     }
     backlog_.add(value, size_bytes, std::move(slot), as);
@@ -262,20 +262,20 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs cons
     }
     Turn const turn(turn_);
     std::vector<Command> commands;
-    bool told_later = false;
+    bool reported_later = false;
     runner_.collect();
     {
         MutexLock const lock(mutex_);
         take_queued(commands);
-        told_later = may_be_told_later(size_bytes, as);
-        if (told_later) {
+        reported_later = may_report_later(size_bytes, as);
+        if (reported_later) {
             backlog_.add(value, size_bytes, std::move(slot), as);
         }
     }
-    if (!told_later) {
+    if (!reported_later) {
         std::vector<ValueId> unshared = driver_.newly_unshared(kLooksPerSave);
         MutexLock const lock(mutex_);
-        tell_backlog(commands);
+        report_backlog(commands);
         Usage const now = usage();
         tell(encodings_.event_of({value, size_bytes, std::move(slot), as}, now), commands);
         if (!unshared.empty()) {
@@ -365,7 +365,7 @@ Result<void> Loop::make_room_once(std::int64_t size_bytes) {
     {
         MutexLock const lock(mutex_);
         take_queued(commands);
-        tell_backlog(commands);
+        report_backlog(commands);
         Usage const now = usage();
         if (!unshared.empty()) {
             tell(Point{std::move(unshared), now}, commands);
@@ -424,7 +424,7 @@ void Loop::write_flight_record() {
         return;
     }
     Result<void> const written = recorder_->write(options_.flight_record);
-    say_once(
+    log_once(
         written.ok()
             ? "the last steps are in " + options_.flight_record + "; `spillway replay` reads it"
             : written.error().message()

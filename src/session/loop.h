@@ -147,8 +147,8 @@ class Loop {
     [[nodiscard]] bool saved_quietly(
         ValueId value, std::int64_t size_bytes, Slot& slot, SavedAs const& as
     );
-    void tell_backlog(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
-    [[nodiscard]] bool may_be_told_later(std::int64_t size_bytes, SavedAs const& as) const
+    void report_backlog(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
+    [[nodiscard]] bool may_report_later(std::int64_t size_bytes, SavedAs const& as) const
         SPILLWAY_REQUIRES(mutex_);
     void tell(Event const& event, std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] std::optional<Error> refusal_of(ValueId value) const;

@@ -132,8 +132,8 @@ TEST(LoopReport, a_timeline_has_every_move_once_and_the_stalls_of_the_report) {
     EXPECT_EQ(bytes_on(events, Lane::copy_out), 0);
     for (StallCause const cause : {StallCause::nvme, StallCause::admission}) {
         std::string const name = "stall " + std::string(name_of(cause));
-        double const told_us = static_cast<double>(stalled(report, cause)) / 1000;
-        EXPECT_NEAR(microseconds_of(events, name), told_us, 1) << name;
+        double const reported_us = static_cast<double>(stalled(report, cause)) / 1000;
+        EXPECT_NEAR(microseconds_of(events, name), reported_us, 1) << name;
     }
     EXPECT_GT(microseconds_of(events, "step 3, forward"), 0);
 }

@@ -39,7 +39,7 @@ void TimelineRecorder::begin_step() {
 
 bool TimelineRecorder::has_room() {
     if (entries_ >= most_entries_ && !path_.empty()) {
-        say_once(
+        log_once(
             "the timeline grows too long: it leaves out its oldest steps, or the end of a very "
             "long "
             "one"

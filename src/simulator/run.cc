@@ -98,11 +98,11 @@ void SimulatorRun::enter_phase(Phase phase) {
     deliver();
     ask(PhaseBegan{phase, usage()});
     if (phase == Phase::backward && how_.order != OrderHint::none) {
-        tell_order();
+        report_order();
     }
 }
 
-void SimulatorRun::tell_order() {
+void SimulatorRun::report_order() {
     std::vector<ValueId> order;
     for (std::size_t i = at_point_; i < trace_.points.size(); ++i) {
         for (ValueId const value : trace_.points[i].needed) {

@@ -41,7 +41,7 @@ class SimulatorRun {
     void run_step(std::int64_t step);
     void run_point(TracePoint const& point);
     void enter_phase(Phase phase);
-    void tell_order();
+    void report_order();
     [[nodiscard]] bool need(ValueId value);
     void ask_need(ValueId value);
     [[nodiscard]] bool set_floor(std::int64_t floor_bytes);

@@ -78,7 +78,7 @@ void FaultyTier::set_delay_ms(std::int64_t delay_ms) {
     delay_ms_ = delay_ms;
 }
 
-Result<std::int64_t> FaultyTier::take_slot(std::int64_t size_bytes) {
+Result<std::int64_t> FaultyTier::take_entry(std::int64_t size_bytes) {
     {
         MutexLock const lock(guard_);
         if (is_full(reserves_++)) {
@@ -93,26 +93,26 @@ Result<std::int64_t> FaultyTier::take_slot(std::int64_t size_bytes) {
         return room.error();
     }
     MutexLock const lock(guard_);
-    rooms_.emplace(next_slot_, std::make_unique<Reservation>(std::move(room).value()));
-    return next_slot_++;
+    rooms_.emplace(next_entry_, std::make_unique<Reservation>(std::move(room).value()));
+    return next_entry_++;
 }
 
-void FaultyTier::give_slot_back(std::int64_t slot) noexcept {
+void FaultyTier::give_entry_back(std::int64_t entry) noexcept {
     std::unique_ptr<Reservation> room;
     MutexLock const lock(guard_);
     for (Operation const& operation : held_) {
         SPILLWAY_ASSERT(
-            operation.room != rooms_.at(slot).get(),
+            operation.room != rooms_.at(entry).get(),
             "a Reservation must outlive the stores and loads that name it"
         );
     }
-    room = std::move(rooms_.at(slot));
-    rooms_.erase(slot);
+    room = std::move(rooms_.at(entry));
+    rooms_.erase(entry);
 }
 
-Reservation const* FaultyTier::room_of(std::int64_t slot) const {
+Reservation const* FaultyTier::room_of(std::int64_t entry) const {
     MutexLock const lock(guard_);
-    return rooms_.at(slot).get();
+    return rooms_.at(entry).get();
 }
 
 bool FaultyTier::is_full(std::int64_t reserve_number) const {
@@ -133,7 +133,7 @@ std::vector<Fault> FaultyTier::faults_at(Direction way, std::int64_t number) con
 
 void FaultyTier::store(Reservation const& room, std::span<std::byte const> from, TierDone done) {
     Operation operation;
-    operation.room = room_of(room.slot());
+    operation.room = room_of(room.entry());
     operation.from = from;
     operation.done = std::move(done);
     enter(std::move(operation));
@@ -142,7 +142,7 @@ void FaultyTier::store(Reservation const& room, std::span<std::byte const> from,
 void FaultyTier::load(Reservation const& room, std::span<std::byte> to, TierDone done) {
     Operation operation;
     operation.way = Direction::load;
-    operation.room = room_of(room.slot());
+    operation.room = room_of(room.entry());
     operation.to = to;
     operation.done = std::move(done);
     enter(std::move(operation));
@@ -294,7 +294,7 @@ void FaultyTier::run_delayed() {
 Result<void> FaultyTier::damage(
     Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
 ) {
-    return wrapped_->damage(*room_of(room.slot()), first, count, mask);
+    return wrapped_->damage(*room_of(room.entry()), first, count, mask);
 }
 
 }  // namespace spillway

@@ -18,7 +18,7 @@
 #pragma once
 
 #include "base/mutex.h"
-#include "tier/slot_table.h"
+#include "tier/reservation_table.h"
 #include "tier/tier.h"
 
 #include <chrono>
@@ -97,9 +97,9 @@ class FaultyTier final : public Tier {
         }
     };
 
-    [[nodiscard]] Result<std::int64_t> take_slot(std::int64_t size_bytes) override;
-    void give_slot_back(std::int64_t slot) noexcept override;
-    [[nodiscard]] Reservation const* room_of(std::int64_t slot) const;
+    [[nodiscard]] Result<std::int64_t> take_entry(std::int64_t size_bytes) override;
+    void give_entry_back(std::int64_t entry) noexcept override;
+    [[nodiscard]] Reservation const* room_of(std::int64_t entry) const;
     [[nodiscard]] std::vector<Fault> faults_at(Direction way, std::int64_t number) const
         SPILLWAY_REQUIRES(guard_);
     [[nodiscard]] bool is_full(std::int64_t reserve_number) const SPILLWAY_REQUIRES(guard_);
@@ -115,9 +115,9 @@ class FaultyTier final : public Tier {
     std::unique_ptr<Tier> const wrapped_;
     mutable Mutex guard_;
     std::vector<Fault> script_ SPILLWAY_GUARDED_BY(guard_);
-    /// By our slot.
+    /// By our entry.
     std::map<std::int64_t, std::unique_ptr<Reservation>> rooms_ SPILLWAY_GUARDED_BY(guard_);
-    std::int64_t next_slot_ SPILLWAY_GUARDED_BY(guard_) = 0;
+    std::int64_t next_entry_ SPILLWAY_GUARDED_BY(guard_) = 0;
     std::int64_t reserves_ SPILLWAY_GUARDED_BY(guard_) = 0;
     std::int64_t operations_[2] SPILLWAY_GUARDED_BY(guard_) = {0, 0};  ///< by Direction
     std::deque<Operation> held_ SPILLWAY_GUARDED_BY(guard_);

@@ -48,7 +48,7 @@ HostTier::~HostTier() {
     );
 }
 
-Result<std::int64_t> HostTier::take_slot(std::int64_t size_bytes) {
+Result<std::int64_t> HostTier::take_entry(std::int64_t size_bytes) {
     MutexLock const lock(pool_guard_);
     std::optional<std::int64_t> const first = pool_.take(size_bytes);
     if (!first) {
@@ -62,33 +62,33 @@ Result<std::int64_t> HostTier::take_slot(std::int64_t size_bytes) {
             ),
             name()};
     }
-    return slots_.add(
+    return entries_.add(
         *first, size_bytes, pool_.rounded(size_bytes), pieces_of(size_bytes, kMemoryPieceBytes)
     );
 }
 
-void HostTier::give_slot_back(std::int64_t slot) noexcept {
+void HostTier::give_entry_back(std::int64_t entry) noexcept {
     MutexLock const lock(pool_guard_);
-    SlotTable::Place const place = slots_.remove(slot);
+    ReservationTable::Place const place = entries_.remove(entry);
     pool_.give_back(place.first, place.size_bytes);
 }
 
 void HostTier::store(Reservation const& room, std::span<std::byte const> from, TierDone done) {
-    Result<TierSlot*> slot = slots_.begin(room.slot(), Direction::store, std::ssize(from));
-    if (!slot.ok()) {
-        done(Error{slot.error().code, slot.error().what, name()});
+    Result<TierEntry*> entry = entries_.begin(room.entry(), Direction::store, std::ssize(from));
+    if (!entry.ok()) {
+        done(Error{entry.error().code, entry.error().what, name()});
         return;
     }
-    enqueue({Direction::store, room.slot(), *slot, from, {}, std::move(done)});
+    enqueue({Direction::store, room.entry(), *entry, from, {}, std::move(done)});
 }
 
 void HostTier::load(Reservation const& room, std::span<std::byte> to, TierDone done) {
-    Result<TierSlot*> slot = slots_.begin(room.slot(), Direction::load, std::ssize(to));
-    if (!slot.ok()) {
-        done(Error{slot.error().code, slot.error().what, name()});
+    Result<TierEntry*> entry = entries_.begin(room.entry(), Direction::load, std::ssize(to));
+    if (!entry.ok()) {
+        done(Error{entry.error().code, entry.error().what, name()});
         return;
     }
-    enqueue({Direction::load, room.slot(), *slot, {}, to, std::move(done)});
+    enqueue({Direction::load, room.entry(), *entry, {}, to, std::move(done)});
 }
 
 void HostTier::enqueue(Copy copy) {
@@ -116,28 +116,32 @@ void HostTier::run_copies() {
 }
 
 void HostTier::run_copy(Copy const& copy) {
-    std::byte* const bytes = arena_.bytes().data() + copy.slot->place;
+    std::byte* const bytes = arena_.bytes().data() + copy.entry->place;
     Result<void> result;
     if (copy.way == Direction::store) {
-        copy_and_sum(copy.from, bytes, copy.slot->checksums);
+        copy_and_sum(copy.from, bytes, copy.entry->checksums);
     } else {
         result = copy_and_check(
-            {bytes, copy.to.size()}, copy.to.data(), copy.slot->checksums, name(), copy.slot->place
+            {bytes, copy.to.size()},
+            copy.to.data(),
+            copy.entry->checksums,
+            name(),
+            copy.entry->place
         );
     }
-    slots_.end(copy.slot_number, copy.way, result.ok());
+    entries_.end(copy.entry_number, copy.way, result.ok());
     copy.done(std::move(result));
 }
 
 std::span<std::byte> HostTier::memory(Reservation const& room) {
-    SlotTable::Place const place = slots_.place_of(room.slot());
+    ReservationTable::Place const place = entries_.place_of(room.entry());
     return arena_.bytes().subspan(
         static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.size_bytes)
     );
 }
 
 TierCounters HostTier::counters() const {
-    TierCounters now = slots_.counters();
+    TierCounters now = entries_.counters();
     now.requested_bytes = arena_.requested_bytes();
     now.locked_bytes = arena_.locked_bytes();
     return now;
@@ -146,11 +150,11 @@ TierCounters HostTier::counters() const {
 Result<void> HostTier::damage(
     Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
 ) {
-    Result<TierSlot const*> const slot = slots_.at_rest(room.slot());
-    if (!slot.ok()) {
-        return slot.error();
+    Result<TierEntry const*> const entry = entries_.at_rest(room.entry());
+    if (!entry.ok()) {
+        return entry.error();
     }
-    std::byte* const bytes = arena_.bytes().data() + (*slot)->place;
+    std::byte* const bytes = arena_.bytes().data() + (*entry)->place;
     for (std::int64_t i = first; i < first + count; ++i) {
         bytes[i] ^= mask;
     }

@@ -8,7 +8,7 @@
 #include "base/mutex.h"
 #include "memory/extent_pool.h"
 #include "memory/host_memory.h"
-#include "tier/slot_table.h"
+#include "tier/reservation_table.h"
 #include "tier/tier.h"
 
 #include <cstdint>
@@ -46,22 +46,22 @@ class HostTier final : public Tier {
   private:
     struct Copy {
         Direction way = Direction::store;
-        std::int64_t slot_number = -1;
-        TierSlot* slot = nullptr;
+        std::int64_t entry_number = -1;
+        TierEntry* entry = nullptr;
         std::span<std::byte const> from;  ///< of a store
         std::span<std::byte> to;          ///< of a load
         TierDone done;
     };
 
     explicit HostTier(HostMemory arena);
-    [[nodiscard]] Result<std::int64_t> take_slot(std::int64_t size_bytes) override;
-    void give_slot_back(std::int64_t slot) noexcept override;
+    [[nodiscard]] Result<std::int64_t> take_entry(std::int64_t size_bytes) override;
+    void give_entry_back(std::int64_t entry) noexcept override;
     void enqueue(Copy copy);
     void run_copies();
     void run_copy(Copy const& copy);
 
     HostMemory const arena_;
-    SlotTable slots_;
+    ReservationTable entries_;
 
     Mutex pool_guard_;
     ExtentPool pool_ SPILLWAY_GUARDED_BY(pool_guard_);

@@ -16,7 +16,7 @@ MemoryTier::~MemoryTier() {
     SPILLWAY_ASSERT(blocks_.empty(), "a Reservation outlives its tier");
 }
 
-Result<std::int64_t> MemoryTier::take_slot(std::int64_t size_bytes) {
+Result<std::int64_t> MemoryTier::take_entry(std::int64_t size_bytes) {
     MutexLock const lock(guard_);
     std::int64_t const left = capacity_bytes_ - used_bytes_;
     std::unique_ptr<std::byte[]> block;
@@ -32,59 +32,59 @@ Result<std::int64_t> MemoryTier::take_slot(std::int64_t size_bytes) {
             name()};
     }
     used_bytes_ += size_bytes;
-    std::int64_t const slot =
-        slots_.add(0, size_bytes, size_bytes, pieces_of(size_bytes, kMemoryPieceBytes));
-    blocks_.emplace(slot, std::move(block));
-    return slot;
+    std::int64_t const entry =
+        entries_.add(0, size_bytes, size_bytes, pieces_of(size_bytes, kMemoryPieceBytes));
+    blocks_.emplace(entry, std::move(block));
+    return entry;
 }
 
-void MemoryTier::give_slot_back(std::int64_t slot) noexcept {
+void MemoryTier::give_entry_back(std::int64_t entry) noexcept {
     MutexLock const lock(guard_);
-    used_bytes_ -= slots_.remove(slot).size_bytes;
-    blocks_.erase(slot);
+    used_bytes_ -= entries_.remove(entry).size_bytes;
+    blocks_.erase(entry);
 }
 
-std::byte* MemoryTier::bytes_of(std::int64_t slot) {
+std::byte* MemoryTier::bytes_of(std::int64_t entry) {
     MutexLock const lock(guard_);
-    return blocks_.at(slot).get();
+    return blocks_.at(entry).get();
 }
 
 void MemoryTier::store(Reservation const& room, std::span<std::byte const> from, TierDone done) {
-    Result<TierSlot*> slot = slots_.begin(room.slot(), Direction::store, std::ssize(from));
-    if (!slot.ok()) {
-        done(slot.error());
+    Result<TierEntry*> entry = entries_.begin(room.entry(), Direction::store, std::ssize(from));
+    if (!entry.ok()) {
+        done(entry.error());
         return;
     }
-    copy_and_sum(from, bytes_of(room.slot()), (*slot)->checksums);
-    slots_.end(room.slot(), Direction::store, true);
+    copy_and_sum(from, bytes_of(room.entry()), (*entry)->checksums);
+    entries_.end(room.entry(), Direction::store, true);
     done({});
 }
 
 void MemoryTier::load(Reservation const& room, std::span<std::byte> to, TierDone done) {
-    Result<TierSlot*> slot = slots_.begin(room.slot(), Direction::load, std::ssize(to));
-    if (!slot.ok()) {
-        done(Error{slot.error().code, slot.error().what, name()});
+    Result<TierEntry*> entry = entries_.begin(room.entry(), Direction::load, std::ssize(to));
+    if (!entry.ok()) {
+        done(Error{entry.error().code, entry.error().what, name()});
         return;
     }
     Result<void> const checked = copy_and_check(
-        {bytes_of(room.slot()), to.size()},
+        {bytes_of(room.entry()), to.size()},
         to.data(),
-        (*slot)->checksums,
-        fmt::format("{}, slot {}", name(), room.slot()),
+        (*entry)->checksums,
+        fmt::format("{}, entry {}", name(), room.entry()),
         0
     );
-    slots_.end(room.slot(), Direction::load, checked.ok());
+    entries_.end(room.entry(), Direction::load, checked.ok());
     done(checked);
 }
 
 Result<void> MemoryTier::damage(
     Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
 ) {
-    Result<TierSlot const*> const slot = slots_.at_rest(room.slot());
-    if (!slot.ok()) {
-        return slot.error();
+    Result<TierEntry const*> const entry = entries_.at_rest(room.entry());
+    if (!entry.ok()) {
+        return entry.error();
     }
-    std::byte* const bytes = bytes_of(room.slot());
+    std::byte* const bytes = bytes_of(room.entry());
     for (std::int64_t i = first; i < first + count; ++i) {
         bytes[i] ^= mask;
     }

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/mutex.h"
-#include "tier/slot_table.h"
+#include "tier/reservation_table.h"
 #include "tier/tier.h"
 
 #include <cstdint>
@@ -31,15 +31,15 @@ class MemoryTier final : public Tier {
     [[nodiscard]] Result<void> damage(
         Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
     ) override;
-    [[nodiscard]] TierCounters counters() const override { return slots_.counters(); }
+    [[nodiscard]] TierCounters counters() const override { return entries_.counters(); }
 
   private:
-    [[nodiscard]] Result<std::int64_t> take_slot(std::int64_t size_bytes) override;
-    void give_slot_back(std::int64_t slot) noexcept override;
-    [[nodiscard]] std::byte* bytes_of(std::int64_t slot);
+    [[nodiscard]] Result<std::int64_t> take_entry(std::int64_t size_bytes) override;
+    void give_entry_back(std::int64_t entry) noexcept override;
+    [[nodiscard]] std::byte* bytes_of(std::int64_t entry);
 
     std::int64_t const capacity_bytes_;
-    SlotTable slots_;
+    ReservationTable entries_;
     Mutex guard_;
     std::int64_t used_bytes_ SPILLWAY_GUARDED_BY(guard_) = 0;
     std::unordered_map<std::int64_t, std::unique_ptr<std::byte[]>> blocks_

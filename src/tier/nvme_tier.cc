@@ -11,7 +11,7 @@
 #include "tier/checksum.h"
 #include "tier/nvme_probe.h"
 #include "tier/pread_pool.h"
-#include "tier/slot_table.h"
+#include "tier/reservation_table.h"
 #include "tier/uring_engine.h"
 
 #include <fmt/format.h>
@@ -69,8 +69,8 @@ class NvmeTier final : public Tier {
     [[nodiscard]] TierCounters counters() const override;
 
   private:
-    [[nodiscard]] Result<std::int64_t> take_slot(std::int64_t size_bytes) override;
-    void give_slot_back(std::int64_t slot) noexcept override;
+    [[nodiscard]] Result<std::int64_t> take_entry(std::int64_t size_bytes) override;
+    void give_entry_back(std::int64_t entry) noexcept override;
     [[nodiscard]] Result<void> grow_to(std::int64_t end) SPILLWAY_REQUIRES(place_guard_);
     void start(
         Direction way, Reservation const& room, std::byte* memory, std::int64_t size, TierDone done
@@ -81,7 +81,7 @@ class NvmeTier final : public Tier {
     std::string const name_;
     std::int64_t const block_bytes_;
     pid_t const owner_;
-    SlotTable slots_;
+    ReservationTable entries_;
     Mutex place_guard_;
     BlockFile file_;  ///< grows with `place_guard_` held
     ExtentPool pool_ SPILLWAY_GUARDED_BY(place_guard_);
@@ -101,7 +101,7 @@ NvmeTier::~NvmeTier() {
     );
 }
 
-Result<std::int64_t> NvmeTier::take_slot(std::int64_t size_bytes) {
+Result<std::int64_t> NvmeTier::take_entry(std::int64_t size_bytes) {
     MutexLock const lock(place_guard_);
     std::optional<std::int64_t> const first = pool_.take(size_bytes);
     if (!first) {
@@ -121,7 +121,7 @@ Result<std::int64_t> NvmeTier::take_slot(std::int64_t size_bytes) {
         pool_.give_back(*first, size_bytes);
         return grown.error();
     }
-    return slots_.add(
+    return entries_.add(
         *first, size_bytes, pool_.rounded(size_bytes), pieces_of(size_bytes, block_bytes_)
     );
 }
@@ -138,12 +138,12 @@ Result<void> NvmeTier::grow_to(std::int64_t end) {
     return file_.grow(end);
 }
 
-void NvmeTier::give_slot_back(std::int64_t slot) noexcept {
+void NvmeTier::give_entry_back(std::int64_t entry) noexcept {
     if (forked()) {
         return;
     }
     MutexLock const lock(place_guard_);
-    SlotTable::Place const place = slots_.remove(slot);
+    ReservationTable::Place const place = entries_.remove(entry);
     pool_.give_back(place.first, place.size_bytes);
 }
 
@@ -168,25 +168,25 @@ void NvmeTier::start(
         done(Error{Errc::unsupported, "a tier is used after a fork", name_});
         return;
     }
-    Result<TierSlot*> const slot = slots_.begin(room.slot(), way, size);
-    if (!slot.ok()) {
-        done(Error{slot.error().code, slot.error().what, name_});
+    Result<TierEntry*> const entry = entries_.begin(room.entry(), way, size);
+    if (!entry.ok()) {
+        done(Error{entry.error().code, entry.error().what, name_});
         return;
     }
     auto transfer = std::make_unique<FileTransfer>();
     transfer->way = way;
-    transfer->slot_number = room.slot();
-    transfer->file_offset = (*slot)->place;
+    transfer->entry_number = room.entry();
+    transfer->file_offset = (*entry)->place;
     transfer->memory = memory;
     transfer->size_bytes = size;
-    transfer->checksums = (*slot)->checksums.data();
+    transfer->checksums = (*entry)->checksums.data();
     transfer->finished = [this](FileTransfer& ended) { end(ended); };
     transfer->done = std::move(done);
     engine_->start(std::move(transfer));
 }
 
 void NvmeTier::end(FileTransfer& transfer) {
-    slots_.end(transfer.slot_number, transfer.way, !transfer.error);
+    entries_.end(transfer.entry_number, transfer.way, !transfer.error);
     if (transfer.error) {
         transfer.done(*transfer.error);
     } else {
@@ -197,12 +197,12 @@ void NvmeTier::end(FileTransfer& transfer) {
 Result<void> NvmeTier::damage(
     Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
 ) {
-    Result<TierSlot const*> const slot = slots_.at_rest(room.slot());
-    if (!slot.ok()) {
-        return slot.error();
+    Result<TierEntry const*> const entry = entries_.at_rest(room.entry());
+    if (!entry.ok()) {
+        return entry.error();
     }
-    std::int64_t const begin = ((*slot)->place + first) / kBlockAlign * kBlockAlign;
-    std::int64_t const end = round_up((*slot)->place + first + count, kBlockAlign);
+    std::int64_t const begin = ((*entry)->place + first) / kBlockAlign * kBlockAlign;
+    std::int64_t const end = round_up((*entry)->place + first + count, kBlockAlign);
     Result<AlignedBuffer> const buffer = AlignedBuffer::make(end - begin);
     if (!buffer.ok()) {
         return buffer.error();
@@ -213,7 +213,7 @@ Result<void> NvmeTier::damage(
         return transfer_error("bytes cannot be read", errno, file_.label());
     }
     for (std::int64_t i = 0; i < count; ++i) {
-        buffer->data()[(*slot)->place + first - begin + i] ^= mask;
+        buffer->data()[(*entry)->place + first - begin + i] ^= mask;
     }
     if (::pwrite(file_.fd(), buffer->data(), size, begin) != end - begin) {
         return transfer_error("bytes cannot be written", errno, file_.label());
@@ -222,7 +222,7 @@ Result<void> NvmeTier::damage(
 }
 
 TierCounters NvmeTier::counters() const {
-    TierCounters now = slots_.counters();
+    TierCounters now = entries_.counters();
     now.staging_bytes = engine_->staging_bytes();
     return now;
 }
@@ -284,10 +284,10 @@ Result<std::unique_ptr<IoEngine>> make_engine(
         if (ring.ok() || ring.error().code != Errc::unsupported) {
             return ring;
         }
-        say_once(fmt::format("{}: {}; a pool of threads is used", options.folder, ring.error().what)
+        log_once(fmt::format("{}: {}; a pool of threads is used", options.folder, ring.error().what)
         );
     } else if (!forced) {
-        say_once(
+        log_once(
             fmt::format("{}: O_DIRECT is refused; bytes go through the page cache", options.folder)
         );
     }

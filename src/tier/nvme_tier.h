@@ -3,7 +3,7 @@
 
 // Blocks in one unlinked file on a local disk, moved past the page cache.
 //
-//   NvmeTier: slots, growth, what is under way (slot_table, extent_pool, block_file)
+//   NvmeTier: entries, growth, what is under way (reservation_table, extent_pool, block_file)
 //    +- IoEngine: uring_engine (io_uring, O_DIRECT) or pread_pool (threads)
 #pragma once
 

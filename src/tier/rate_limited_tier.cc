@@ -30,7 +30,7 @@ RateLimitedTier::RateLimitedTier(
       rate_(rate),
       now_ns_(std::move(now_ns)),
       last_end_ns_{now_ns_(), now_ns_()},
-      teller_([this] { run(); }) {
+      completer_([this] { run(); }) {
     SPILLWAY_ASSERT(rate_.count > 0, "bytes flow");
 }
 
@@ -40,7 +40,7 @@ RateLimitedTier::~RateLimitedTier() {
         stopping_ = true;
     }
     changed_.notify_all();
-    teller_.join();
+    completer_.join();
     SPILLWAY_ASSERT(rooms_.empty(), "a Reservation outlives its tier");
 }
 
@@ -55,29 +55,29 @@ void RateLimitedTier::look_at_clock() {
     changed_.notify_all();
 }
 
-Result<std::int64_t> RateLimitedTier::take_slot(std::int64_t size_bytes) {
+Result<std::int64_t> RateLimitedTier::take_entry(std::int64_t size_bytes) {
     Result<Reservation> room = wrapped_->reserve(size_bytes);
     if (!room.ok()) {
         return room.error();
     }
     MutexLock const lock(guard_);
-    std::int64_t const slot = slots_.add(0, size_bytes, size_bytes, 0);
-    rooms_.emplace(slot, std::move(room).value());
-    return slot;
+    std::int64_t const entry = entries_.add(0, size_bytes, size_bytes, 0);
+    rooms_.emplace(entry, std::move(room).value());
+    return entry;
 }
 
-void RateLimitedTier::give_slot_back(std::int64_t slot) noexcept {
+void RateLimitedTier::give_entry_back(std::int64_t entry) noexcept {
     Reservation room;  // handed back after the lock: the wrapped tier has one of its own
     MutexLock const lock(guard_);
-    slots_.remove(slot);
-    auto const at = rooms_.find(slot);
+    entries_.remove(entry);
+    auto const at = rooms_.find(entry);
     room = std::move(at->second);
     rooms_.erase(at);
 }
 
-Reservation const& RateLimitedTier::room_of(std::int64_t slot) const {
+Reservation const& RateLimitedTier::room_of(std::int64_t entry) const {
     MutexLock const lock(guard_);
-    return rooms_.at(slot);
+    return rooms_.at(entry);
 }
 
 void RateLimitedTier::store(
@@ -85,14 +85,14 @@ void RateLimitedTier::store(
 ) {
     TierDone ended = enter(room, Direction::store, std::ssize(from), std::move(done));
     if (ended) {
-        wrapped_->store(room_of(room.slot()), from, std::move(ended));
+        wrapped_->store(room_of(room.entry()), from, std::move(ended));
     }
 }
 
 void RateLimitedTier::load(Reservation const& room, std::span<std::byte> to, TierDone done) {
     TierDone ended = enter(room, Direction::load, std::ssize(to), std::move(done));
     if (ended) {
-        wrapped_->load(room_of(room.slot()), to, std::move(ended));
+        wrapped_->load(room_of(room.entry()), to, std::move(ended));
     }
 }
 
@@ -100,14 +100,14 @@ void RateLimitedTier::load(Reservation const& room, std::span<std::byte> to, Tie
 TierDone RateLimitedTier::enter(
     Reservation const& room, Direction way, std::int64_t size_bytes, TierDone done
 ) {
-    Result<TierSlot*> const slot = slots_.begin(room.slot(), way, size_bytes);
-    if (!slot.ok()) {
-        done(Error{slot.error().code, slot.error().what, name()});
+    Result<TierEntry*> const entry = entries_.begin(room.entry(), way, size_bytes);
+    if (!entry.ok()) {
+        done(Error{entry.error().code, entry.error().what, name()});
         return nullptr;
     }
     MutexLock const lock(guard_);
     Flow* const flow = &flows_[index_of(way)].emplace_back(Flow{
-        .slot = room.slot(),
+        .entry = room.entry(),
         .done = std::move(done),
         .took_ns = (Bytes{size_bytes} / rate_).count,
         .started_ns = now_ns_()});
@@ -152,7 +152,7 @@ bool RateLimitedTier::end_first(Direction way) {
     Flow flow = std::move(flows.front());
     flows.pop_front();
     MutexUnlock const unlocked(guard_);
-    slots_.end(flow.slot, way, flow.outcome->ok());
+    entries_.end(flow.entry, way, flow.outcome->ok());
     flow.done(std::move(*flow.outcome));
     return true;
 }
@@ -177,12 +177,12 @@ void RateLimitedTier::wait() {
 Result<void> RateLimitedTier::damage(
     Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
 ) {
-    return wrapped_->damage(room_of(room.slot()), first, count, mask);
+    return wrapped_->damage(room_of(room.entry()), first, count, mask);
 }
 
 TierCounters RateLimitedTier::counters() const {
     TierCounters now = wrapped_->counters();
-    TierCounters const link = slots_.counters();
+    TierCounters const link = entries_.counters();
     now.stored_bytes = link.stored_bytes;
     now.loaded_bytes = link.loaded_bytes;
     now.store_ns = link.store_ns;

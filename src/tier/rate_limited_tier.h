@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/units.h"
-#include "tier/slot_table.h"
+#include "tier/reservation_table.h"
 #include "tier/tier.h"
 
 #include <cstdint>
@@ -64,7 +64,7 @@ class RateLimitedTier final : public Tier {
   private:
     /// A block on the link.
     struct Flow {
-        std::int64_t slot = -1;
+        std::int64_t entry = -1;
         TierDone done;
         std::int64_t took_ns = 0;  ///< on the link, alone
         std::int64_t started_ns = 0;
@@ -72,9 +72,9 @@ class RateLimitedTier final : public Tier {
         std::optional<Result<void>> outcome{};  ///< of the wrapped tier, once it has ended
     };
 
-    [[nodiscard]] Result<std::int64_t> take_slot(std::int64_t size_bytes) override;
-    void give_slot_back(std::int64_t slot) noexcept override;
-    [[nodiscard]] Reservation const& room_of(std::int64_t slot) const;
+    [[nodiscard]] Result<std::int64_t> take_entry(std::int64_t size_bytes) override;
+    void give_entry_back(std::int64_t entry) noexcept override;
+    [[nodiscard]] Reservation const& room_of(std::int64_t entry) const;
     [[nodiscard]] TierDone enter(
         Reservation const& room, Direction way, std::int64_t size_bytes, TierDone done
     );
@@ -88,17 +88,17 @@ class RateLimitedTier final : public Tier {
     std::unique_ptr<Tier> const wrapped_;
     BytesPerSec const rate_;
     std::function<std::int64_t()> const now_ns_;
-    SlotTable slots_;
+    ReservationTable entries_;
 
     mutable Mutex guard_;
     ConditionVariable changed_;
-    /// Of the wrapped tier, by our slot.
+    /// Of the wrapped tier, by our entry.
     std::unordered_map<std::int64_t, Reservation> rooms_ SPILLWAY_GUARDED_BY(guard_);
     std::deque<Flow> flows_[2] SPILLWAY_GUARDED_BY(guard_);  ///< by Direction, in order
     std::int64_t last_end_ns_[2] SPILLWAY_GUARDED_BY(guard_);
     bool stopping_ SPILLWAY_GUARDED_BY(guard_) = false;
     bool is_limited_ SPILLWAY_GUARDED_BY(guard_) = true;
-    std::thread teller_;  ///< last: it uses all of the above
+    std::thread completer_;  ///< last: it uses all of the above
 };
 
 }  // namespace spillway

@@ -9,7 +9,7 @@ Reservation& Reservation::operator=(Reservation&& other) noexcept {
     if (this != &other) {
         reset();
         tier_ = std::exchange(other.tier_, nullptr);
-        slot_ = std::exchange(other.slot_, -1);
+        entry_ = std::exchange(other.entry_, -1);
         size_bytes_ = std::exchange(other.size_bytes_, 0);
     }
     return *this;
@@ -17,18 +17,18 @@ Reservation& Reservation::operator=(Reservation&& other) noexcept {
 
 void Reservation::reset() noexcept {
     if (tier_ != nullptr) {
-        tier_->give_slot_back(slot_);
+        tier_->give_entry_back(entry_);
         tier_ = nullptr;
     }
 }
 
 Result<Reservation> Tier::reserve(std::int64_t size_bytes) {
     SPILLWAY_ASSERT(size_bytes > 0, "a block has at least one byte");
-    Result<std::int64_t> slot = take_slot(size_bytes);
-    if (!slot.ok()) {
-        return slot.error();
+    Result<std::int64_t> entry = take_entry(size_bytes);
+    if (!entry.ok()) {
+        return entry.error();
     }
-    return Reservation(this, *slot, size_bytes);
+    return Reservation(this, *entry, size_bytes);
 }
 
 Result<void> Tier::register_memory(std::span<std::byte>) {

@@ -29,13 +29,13 @@ class Reservation {
     Reservation() = default;
     Reservation(Reservation&& other) noexcept
         : tier_(std::exchange(other.tier_, nullptr)),
-          slot_(std::exchange(other.slot_, -1)),
+          entry_(std::exchange(other.entry_, -1)),
           size_bytes_(std::exchange(other.size_bytes_, 0)) {}
     Reservation& operator=(Reservation&& other) noexcept;
     ~Reservation() { reset(); }
 
     [[nodiscard]] bool valid() const { return tier_ != nullptr; }
-    [[nodiscard]] std::int64_t slot() const { return slot_; }
+    [[nodiscard]] std::int64_t entry() const { return entry_; }
     [[nodiscard]] std::int64_t size_bytes() const { return size_bytes_; }
 
     /// Hands the room back now.
@@ -43,11 +43,11 @@ class Reservation {
 
   private:
     friend class Tier;
-    Reservation(Tier* tier, std::int64_t slot, std::int64_t size_bytes)
-        : tier_(tier), slot_(slot), size_bytes_(size_bytes) {}
+    Reservation(Tier* tier, std::int64_t entry, std::int64_t size_bytes)
+        : tier_(tier), entry_(entry), size_bytes_(size_bytes) {}
 
     Tier* tier_ = nullptr;
-    std::int64_t slot_ = -1;
+    std::int64_t entry_ = -1;
     std::int64_t size_bytes_ = 0;
 };
 
@@ -143,9 +143,9 @@ class Tier {
 
   protected:
     friend class Reservation;
-    /// A slot number that is free, of at least `size_bytes`.
-    [[nodiscard]] virtual Result<std::int64_t> take_slot(std::int64_t size_bytes) = 0;
-    virtual void give_slot_back(std::int64_t slot) noexcept = 0;
+    /// A entry number that is free, of at least `size_bytes`.
+    [[nodiscard]] virtual Result<std::int64_t> take_entry(std::int64_t size_bytes) = 0;
+    virtual void give_entry_back(std::int64_t entry) noexcept = 0;
 };
 
 }  // namespace spillway

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // One block on its way to or from a file, and what carries it there: the seam between the NVMe
-// tier (slots, file, errors) and its two engines (io_uring; threads with pread and pwrite).
+// tier (entries, file, errors) and its two engines (io_uring; threads with pread and pwrite).
 #pragma once
 
 #include "base/result.h"
-#include "tier/slot_table.h"
+#include "tier/reservation_table.h"
 
 #include <cstdint>
 #include <functional>
@@ -20,7 +20,7 @@ namespace spillway {
 /// A block cut into pieces of one I/O each. An engine issues the pieces in order; they end in any.
 struct FileTransfer {
     Direction way = Direction::store;
-    std::int64_t slot_number = -1;
+    std::int64_t entry_number = -1;
     std::int64_t file_offset = 0;  ///< a multiple of kBlockAlign
     std::byte* memory = nullptr;   ///< a store only reads it
     std::int64_t size_bytes = 0;

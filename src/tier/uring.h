@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/result.h"
-#include "tier/slot_table.h"
+#include "tier/reservation_table.h"
 
 #include <cstdint>
 #include <memory>

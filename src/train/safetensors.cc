@@ -172,7 +172,7 @@ TensorIndex read_index(InputFile const& file) {
 
 namespace {
 
-std::int64_t bytes_as_said(TensorToWrite const& tensor) {
+std::int64_t declared_bytes(TensorToWrite const& tensor) {
     std::int64_t bytes = element_bytes(tensor.dtype);
     for (std::int64_t const extent : tensor.shape) {
         bytes *= extent;
@@ -182,7 +182,7 @@ std::int64_t bytes_as_said(TensorToWrite const& tensor) {
 
 void write_data(OutputFile& file, std::string const& path, TensorToWrite const& tensor) {
     auto const bytes = tensor.bytes();
-    if (static_cast<std::int64_t>(bytes.size()) != bytes_as_said(tensor)) {
+    if (static_cast<std::int64_t>(bytes.size()) != declared_bytes(tensor)) {
         throw FileError(path + ": tensor '" + tensor.name + "' has not the bytes of its shape");
     }
     file.write(bytes);
@@ -195,7 +195,7 @@ std::string write_tensors(std::string const& path, std::vector<TensorToWrite> co
     header["__metadata__"] = {{"format", "pt"}};
     std::int64_t at = 0;
     for (TensorToWrite const& tensor : tensors) {
-        auto const end = at + bytes_as_said(tensor);
+        auto const end = at + declared_bytes(tensor);
         header[tensor.name] = {
             {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {at, end}}};
         at = end;

@@ -105,7 +105,7 @@ class Run:
         for index, step in enumerate(self._program.steps):
             self._attempt(index, step)
             if step.op == "backward":
-                self._tell_gradients()
+                self._record_gradients()
             for name in ends.get(index, []):
                 if name not in leaf_names and not self._program.hold:
                     self._release(name)
@@ -282,7 +282,7 @@ class Run:
 
         self._in_thread(*(lambda root=root: grad(root) for root in roots))
 
-    def _tell_gradients(self) -> None:
+    def _record_gradients(self) -> None:
         for leaf in self._leaves:
             if leaf.requires_grad:
                 self.say("grad", leaf.name, *observe.tensor(self._env[leaf.name].grad, is_gradient=True))

@@ -33,7 +33,7 @@ Choice choice;  // set once, before the tests run
 volatile std::uint64_t current_seed = 0;
 
 /// An assertion of the executor ends the process: say which seed did it.
-void tell_seed(int signal) {
+void print_seed(int signal) {
     char line[64];
     int const length = std::snprintf(
         line,
@@ -93,8 +93,8 @@ void take_flags(int argc, char** argv) {
             std::exit(2);
         }
     }
-    std::signal(SIGABRT, tell_seed);
-    std::signal(SIGSEGV, tell_seed);
+    std::signal(SIGABRT, print_seed);
+    std::signal(SIGSEGV, print_seed);
 }
 
 }  // namespace spillway::fuzz

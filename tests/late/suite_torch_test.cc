@@ -7,7 +7,7 @@
 //
 //   spillway_late_torch_test --gtest_repeat=200 --gtest_random_seed=1000    seeds 1000 to 1199
 
-#include "base/rules.h"
+#include "base/ordering_rules.h"
 #include "late/coding_device.h"
 #include "late/late.h"
 #include "late/late_session.h"
@@ -31,8 +31,8 @@ constexpr int kKilled = 9;
 bool break_rule() {
 #ifdef SPILLWAY_MUTANTS
     if (char const* const name = std::getenv("SPILLWAY_BREAK")) {
-        auto const at = std::find(kRuleNames.begin(), kRuleNames.end(), name);
-        broken_rule = static_cast<std::int32_t>(at - kRuleNames.begin());
+        auto const at = std::find(kOrderingRuleNames.begin(), kOrderingRuleNames.end(), name);
+        broken_rule = static_cast<std::int32_t>(at - kOrderingRuleNames.begin());
         return true;
     }
 #endif

@@ -3,7 +3,7 @@
 
 #include "torch_driver/allocator/device_blocks.h"
 
-#include "base/rules.h"
+#include "base/ordering_rules.h"
 #include "torch_driver/allocator/restored_block.h"
 
 #include <utility>
@@ -31,7 +31,7 @@ void DeviceBlocks::add_current_user(c10::StorageImpl const& storage) const {
 
 void DeviceBlocks::wait_for_all(c10::ArrayRef<StreamId> users) const {
     for (std::size_t i = 1; i < users.size(); ++i) {
-        if (keeps(Rule::drop_waits_for_every_user)) {
+        if (keeps(OrderingRule::drop_waits_for_every_user)) {
             device_->wait(users.front(), device_->record(users[i]));
         }
     }

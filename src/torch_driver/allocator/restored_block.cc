@@ -3,7 +3,7 @@
 
 #include "torch_driver/allocator/restored_block.h"
 
-#include "base/rules.h"
+#include "base/ordering_rules.h"
 
 #include <c10/core/Event.h>
 #include <c10/util/SmallVector.h>
@@ -46,7 +46,7 @@ void order(c10::Stream const& earlier, c10::Stream const& later) {
 void free_restored(void* context) {
     std::unique_ptr<RestoredBlock> const block(static_cast<RestoredBlock*>(context));
     for (c10::Stream const& user : block->users) {
-        if (keeps(Rule::free_waits_for_every_user)) {
+        if (keeps(OrderingRule::free_waits_for_every_user)) {
             order(user, block->own);
         }
     }

@@ -3,7 +3,7 @@
 
 #include "torch_driver/autograd/saved_tensors.h"
 
-#include "base/rules.h"
+#include "base/ordering_rules.h"
 #include "torch_driver/autograd/handed_out.h"
 #include "torch_driver/autograd/maker.h"
 #include "torch_driver/autograd/operator_name.h"
@@ -52,7 +52,7 @@ SavedTensors::Filed SavedTensors::file(SavedHook& hook, at::Tensor const& tensor
         return Filed::passed;
     }
     blocks_.add_current_user(*storage);
-    SaverClass const saver = tells_classes_ ? class_of_save(hook, tensor) : SaverClass{};
+    SaverClass const saver = classifies_ ? class_of_save(hook, tensor) : SaverClass{};
     Filed filed = Filed::fresh;
     {
         std::lock_guard const lock(mutex_);
@@ -326,7 +326,7 @@ HeldBytes SavedTensors::bytes_of(ValueId value) {
 StreamId SavedTensors::stream_of(ValueId value) {
     std::lock_guard const lock(mutex_);
     SavedValue const* const entry = state_.values.find(value);
-    if (entry == nullptr || !keeps(Rule::target_belongs_to_its_stream)) {
+    if (entry == nullptr || !keeps(OrderingRule::target_belongs_to_its_stream)) {
         return blocks_.device().current_stream();
     }
     return entry->user;

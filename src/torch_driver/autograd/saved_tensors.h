@@ -66,7 +66,7 @@ class SavedTensors final : public Driver {
     [[nodiscard]] Eligibility const& eligibility() const { return eligibility_; }
 
     /// From now on values have the class of their savers, at the cost of a look at each save.
-    void tell_classes() { tells_classes_ = true; }
+    void classify_tensors() { classifies_ = true; }
     /// Of values that live, in the order in which they were saved first. For tests.
     [[nodiscard]] std::vector<std::pair<std::string, SaverClass>> classes() const;
 
@@ -88,7 +88,7 @@ class SavedTensors final : public Driver {
 
     /// The loop knows the hook's value: it can be asked for.
     static void told(SavedHook const& hook) { hook.filed_->told = true; }
-    [[nodiscard]] static bool is_told(SavedHook const& hook) { return hook.filed_->told; }
+    [[nodiscard]] static bool is_reported(SavedHook const& hook) { return hook.filed_->told; }
 
     /// What ended only for want of Python's lock ends now.
     void let_wrappers_end() { wrapped_->clear(); }
@@ -159,7 +159,7 @@ class SavedTensors final : public Driver {
     Eligibility const eligibility_;
     /// Shared with what the mover holds.
     std::shared_ptr<WrappedStorages> const wrapped_ = std::make_shared<WrappedStorages>();
-    bool tells_classes_ = false;
+    bool classifies_ = false;
     SaveLog log_;
 
     mutable std::mutex mutex_;

@@ -28,7 +28,7 @@ struct Classes {
         options.device_budget_bytes = 64_MiB;
         options.min_value_bytes = 1;
         session = open_session(options);
-        session->saved_tensors().tell_classes();
+        session->saved_tensors().classify_tensors();
         allocate_from(session, false);
     }
 

@@ -88,14 +88,14 @@ Result<HostMemory> C10Device::host_memory(std::int64_t size_bytes) {
         return memory;
     } catch (std::exception const& failure) {
         std::string const why = failure.what();
-        say_pageable(size_bytes, why.substr(0, why.find('\n')));
+        warn_pageable(size_bytes, why.substr(0, why.find('\n')));
         return map_host_memory(size_bytes);
     }
 }
 
-void C10Device::say_pageable(std::int64_t size_bytes, std::string const& why) {
+void C10Device::warn_pageable(std::int64_t size_bytes, std::string const& why) {
     std::string const advice = memlock_advice(size_bytes, read_host_limits());
-    say_once(
+    log_once(
         "host memory is not pinned, so copies are slower (" + why +
         (advice.empty() ? "" : "; " + advice) + ")"
     );
@@ -145,7 +145,7 @@ Error C10Device::refusal(std::exception const& failure) const {
 
 /// What the device refuses here it refuses to torch, too, whose next call raises it.
 void C10Device::has_failed(std::exception const& failure) const {
-    say_once(where_.str() + " has failed: " + refusal(failure).what);
+    log_once(where_.str() + " has failed: " + refusal(failure).what);
 }
 
 void* C10Device::try_allocate(std::int64_t size_bytes, StreamId on) noexcept {

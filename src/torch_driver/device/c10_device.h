@@ -90,7 +90,7 @@ class C10Device : public Device {
 
   protected:
     /// Host memory of `size_bytes` is not pinned, for the reason `why`.
-    static void say_pageable(std::int64_t size_bytes, std::string const& why);
+    static void warn_pageable(std::int64_t size_bytes, std::string const& why);
     [[nodiscard]] c10::Stream stream(StreamId id) const {
         return c10::Stream(c10::Stream::UNSAFE, where_, id.number);
     }

@@ -96,7 +96,7 @@ class CudaDevice final : public CodingDevice {
         if (memory.ok()) {
             Result<void> const locked = lock_host_memory(*memory);
             if (!locked.ok()) {
-                say_pageable(size_bytes, locked.error().message());
+                warn_pageable(size_bytes, locked.error().message());
             }
         }
         return memory;

@@ -15,7 +15,7 @@ Entered::Entered(std::shared_ptr<TorchSession> const& session)
       outer_(std::exchange(thread_recorder(), Recorder{session_, python_hook_depth()})) {
     session_->use().enter(thread_recorder().python_hooks);
     allocate_from(session_, false);
-    if (session_->tells_classes()) {
+    if (session_->classifies_tensors()) {
         watch_.emplace();
     }
 }

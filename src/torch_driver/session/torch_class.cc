@@ -223,7 +223,7 @@ class SessionClass final : public torch::CustomClassHolder {
             "this session is entered already; leave it before it is entered again, or open another"
         );
         std::shared_ptr<Session> const session = opened();
-        step_ += steps_are_told_ ? 0 : 1;
+        step_ += steps_are_reported_ ? 0 : 1;
         session->phase(Phase::forward, step_);
         recording_.emplace(*session);
         entry_ = std::make_shared<int>();
@@ -253,7 +253,7 @@ class SessionClass final : public torch::CustomClassHolder {
     void step() {
         std::lock_guard const lock(mutex_);
         std::shared_ptr<Session> const session = opened();
-        steps_are_told_ = true;
+        steps_are_reported_ = true;
         ++step_;
         if (recording_) {
             session->phase(Phase::forward, step_);
@@ -337,7 +337,7 @@ class SessionClass final : public torch::CustomClassHolder {
     std::shared_ptr<Updates> const updates_ = std::make_shared<Updates>();
     std::shared_ptr<int> entry_;  ///< stands for it in the list of the thread that is in it
     std::int64_t step_ = 0;
-    bool steps_are_told_ = false;
+    bool steps_are_reported_ = false;
 };
 
 /// Of each policy: name, what it does, paper, whether it is lossy, whether it moves anything.

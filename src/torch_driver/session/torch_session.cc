@@ -74,7 +74,7 @@ TorchSession::~TorchSession() {
 
 void TorchSession::encode_by(std::unique_ptr<CodecRule> rule, std::int64_t staging_bytes) {
     codec_choice_.emplace(std::move(rule));
-    saved_.tell_classes();
+    saved_.classify_tensors();
     coded_bytes_ = staging_bytes;
     device_->charge(coded_bytes_);
 }
@@ -141,7 +141,7 @@ void TorchSession::begin_backward() {
 }
 
 /// Once a backward: tells the loop in which order values will be needed.
-void TorchSession::tell_backward_order() {
+void TorchSession::report_backward_order() {
     if (!order_told_.is_new()) {
         return;
     }
@@ -209,8 +209,9 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook, bool is_of_torch) {
             return tensor;
         }
     }
-    tell_backward_order();
-    while (!SavedTensors::is_told(hook)) {  // another thread is in the middle of saving it first
+    report_backward_order();
+    while (!SavedTensors::is_reported(hook)
+    ) {  // another thread is in the middle of saving it first
         std::this_thread::yield();
     }
     WithoutPythonLock without_lock(!is_of_torch && is_python_function());

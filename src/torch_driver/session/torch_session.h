@@ -91,7 +91,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     void leave();
 
     /// Whether operators are to be watched while it records, so that savers have a class.
-    [[nodiscard]] bool tells_classes() const { return codec_choice_.has_value(); }
+    [[nodiscard]] bool classifies_tensors() const { return codec_choice_.has_value(); }
 
     // For a session inside another.
     /// The budget of `session`, in a pointer that keeps it as `session` does.
@@ -127,7 +127,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     [[nodiscard]] std::string place() const;
 
   private:
-    void tell_backward_order();
+    void report_backward_order();
     [[nodiscard]] at::Tensor wait_for(
         ValueId value, SavedHook const* hook, bool is_of_torch, WithoutPythonLock& without_lock
     );

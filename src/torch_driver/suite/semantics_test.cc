@@ -476,7 +476,7 @@ std::string log_path() {
 }
 
 /// The values of each backward whose order was told, in that order.
-std::vector<std::vector<ValueId>> told_orders(std::string const& path) {
+std::vector<std::vector<ValueId>> reported_orders(std::string const& path) {
     std::vector<std::vector<ValueId>> told;
     std::ifstream stream(path);
     for (std::string line; std::getline(stream, line);) {
@@ -497,7 +497,7 @@ TEST(Semantics, each_backward_tells_once_what_it_will_need_and_when) {
         first.backward();
         second.backward();
     }
-    std::vector<std::vector<ValueId>> const told = told_orders(path);
+    std::vector<std::vector<ValueId>> const told = reported_orders(path);
     std::filesystem::remove(path);
     ASSERT_EQ(told.size(), 2U);
     for (auto const& values : told) {
@@ -523,7 +523,7 @@ TEST(Semantics, a_backward_that_passes_our_engine_by_tells_what_is_below) {
         );
         EXPECT_TRUE(x.grad().defined());
     }
-    std::vector<std::vector<ValueId>> const told = told_orders(path);
+    std::vector<std::vector<ValueId>> const told = reported_orders(path);
     std::filesystem::remove(path);
     ASSERT_EQ(told.size(), 1U);
     EXPECT_EQ(told[0].size(), 12U);

@@ -12,7 +12,7 @@
 
 namespace spillway {
 
-enum class Rule : std::uint8_t {
+enum class OrderingRule : std::uint8_t {
     store_waits_for_its_producer,       ///< copy-out waits for the stream that made the bytes
     store_waits_for_every_user,         ///< and for the other streams that saved them
     store_keeps_its_source,             ///< the tensor lives until a stream waits for the copy
@@ -41,7 +41,7 @@ enum class Rule : std::uint8_t {
     closing_waits_for_copies,           ///< memory goes when no copy uses it any more
 };
 
-inline constexpr std::array<std::string_view, 26> kRuleNames{
+inline constexpr std::array<std::string_view, 26> kOrderingRuleNames{
     "store_waits_for_its_producer",
     "store_waits_for_every_user",
     "store_keeps_its_source",
@@ -73,11 +73,11 @@ inline constexpr std::array<std::string_view, 26> kRuleNames{
 #ifdef SPILLWAY_MUTANTS
 /// The rule that is broken from now on, by its number; -1: none.
 inline std::int32_t broken_rule = -1;
-[[nodiscard]] inline bool keeps(Rule rule) {
+[[nodiscard]] inline bool keeps(OrderingRule rule) {
     return broken_rule != static_cast<std::int32_t>(rule);
 }
 #else
-[[nodiscard]] constexpr bool keeps(Rule) {
+[[nodiscard]] constexpr bool keeps(OrderingRule) {
     return true;
 }
 #endif
