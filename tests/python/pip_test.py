@@ -67,7 +67,7 @@ class Install(unittest.TestCase):
         self.assertNotRegex(done.stdout, r"(?m)^ *Downloading torch-\d")
         self.assertRegex(done.stdout, r"torch_spillway-[\d.]+-py3-none-linux_x86_64\.whl")
         for library in ("liburing", "libhwy", "CLI11"):
-            self.assertRegex(done.stdout, rf"(?m)^ *-- spillway: built without {library}: .*; on Debian: apt-get install")
+            self.assertRegex(done.stdout + done.stderr, rf"(?m)^ *-- spillway: built without {library}: .*; on Debian: apt-get install")
         ran = run_in(python, "-c", readme_example(self.folder))
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertIn(f"True {python.parent.parent}", ran.stdout)
