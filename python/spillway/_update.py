@@ -3,9 +3,9 @@
 """An open session takes part in the step of every torch optimizer that holds parameters of its model. Torch calls global
 hooks before and after each step."""
 
-import inspect
 import os
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .session import Session
 
 _sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
-_stateless: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()
 _is_watching = False
 
 
@@ -54,25 +53,33 @@ def _of(optimizer: torch.optim.Optimizer) -> "list[Session]":
     return [session for session in list(_sessions) if session._trains(optimizer)]
 
 
+def _two_moments(group: dict[str, Any]) -> int:
+    return 3 if group.get("amsgrad") else 2
+
+
+_STATES: dict[str, Callable[[dict[str, Any]], int]] = {
+    "Adadelta": lambda group: 2,
+    "Adam": _two_moments,
+    "AdamW": _two_moments,
+    "Adamax": lambda group: 2,
+    "ASGD": lambda group: 1,
+    "Muon": lambda group: 1,
+    "NAdam": lambda group: 2,
+    "RAdam": lambda group: 2,
+    "RMSprop": lambda group: 1 + (group["momentum"] > 0) + bool(group["centered"]),
+    "Rprop": lambda group: 2,
+    "SGD": lambda group: int(group["momentum"] != 0),
+}
+
+
 def _coming_state_bytes(optimizer: torch.optim.Optimizer) -> int:
-    """The bytes of state that the first step of a torch optimizer will allocate and keep; 0 if that is not known, and after
-    the first step. Found by a step of an optimizer of the same class on the meta device."""
-    if optimizer.state or optimizer in _stateless or not type(optimizer).__module__.startswith("torch.optim."):
+    """The bytes of state that the first step of an optimizer of torch will allocate and keep, by a table of how many tensors
+    of a parameter's size each class keeps for it. 0 if that is not known, and once there is state."""
+    if optimizer.state or type(optimizer) is not getattr(torch.optim, type(optimizer).__name__, None):
         return 0
-    probe = torch.nn.Parameter(torch.empty(64, device="meta"))
-    probe.grad = torch.empty_like(probe)
-    names = inspect.signature(type(optimizer)).parameters
-    options = {name: value for name, value in optimizer.defaults.items() if name in names and name not in ("foreach", "fused")}
-    try:
-        twin: Any = type(optimizer)([probe], **options)
-        twin.step()
-    except Exception:  # an estimate for a message is not worth an error
-        return 0
-    states = sum(isinstance(state, torch.Tensor) and state.shape == probe.shape for state in twin.state[probe].values())
-    if states == 0:
-        _stateless.add(optimizer)  # would be tried before every step
-    return states * sum(parameter.nbytes for group in optimizer.param_groups for parameter in group["params"]
-                        if parameter.grad is not None and parameter.layout is torch.strided)
+    states = _STATES.get(type(optimizer).__name__, lambda group: 0)
+    return sum(states(group) * parameter.nbytes for group in optimizer.param_groups for parameter in group["params"]
+               if parameter.grad is not None and parameter.layout is torch.strided)
 
 
 def _before(

@@ -332,11 +332,26 @@ class Generator:
             self.looked.append(found)
 
     def unseen(self) -> None:
-        """Writes that no version counts; other bytes only where the tensor lives on, as nothing else can tell of them."""
-        if self.depth == 0 and (x := self.some(lambda v: v.floats and v.many)):
-            self.races = True
-            kinds = ["add", "storage", *(["swap", "turn"] if self.hold and not x.leaf else [])]
-            self.emit("touch", [x], kind=self.rng.choice(kinds))
+        """Writes that no version counts, and other data; now and then beside something else that knows of the tensor."""
+        if self.depth > 0:
+            return
+        self.races = True
+        if self.rng.random() < 0.2:
+            self.swap_in_autocast()
+        elif x := self.some(lambda v: v.floats and v.many):
+            kind = self.rng.choice(["add", "storage", "swap", "swap", "turn"])
+            if kind in ("swap", "turn") and x.grad and not x.leaf and self.rng.random() < 0.3:
+                self.emit("retain_grad", [x])
+            self.emit("touch", [x], kind=kind)
+
+    def swap_in_autocast(self) -> None:
+        """Its cache knows of the weight while the weight is given other data."""
+        if x := self.some(lambda v: v.dtype == "float32" and v.many and len(v.shape) == 2):
+            w = self.leaf((self.columns, x.shape[-1] if x.shape else 3))
+            out = Value(self.name(), (x.shape[0] if x.shape else 1, self.columns), "bfloat16", x.grad or w.grad)
+            body = [Step("linear", [x.name, w.name], [out.name]), Step("touch", [w.name], attrs={"kind": "swap"})]
+            self.emit("region", [x, w], [(out.shape, out.dtype)], grad=out.grad, body=body, gives=[out.name],
+                      name=self.name(), kind="autocast")
 
     def fork(self) -> None:
         if self.depth == 0 and self.rng.random() < 0.1:
@@ -380,6 +395,6 @@ class Generator:
         makers = {self.unary: 22, self.binary: 16, self.reduce: 4, self.normal: 7, self.multiply: 9,
                   self.image: 3, self.index: 4, self.drop_out: 4, self.join: 4, self.view: 16, self.cast: 5,
                   self.function: 7, self.transform: 2, self.write: 10, self.hook: 4, self.region: 7, self.look: 4,
-                  self.unseen: 1, self.fork: 1}
+                  self.unseen: 2, self.fork: 1}
         for maker in self.rng.choices(list(makers), list(makers.values()), k=number):
             maker()

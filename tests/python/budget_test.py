@@ -103,9 +103,45 @@ class Budget(same_bits.Case):
         with session:
             loss = whole(same_bits.noise(8, 1024)).square().mean()
         loss.backward()
-        with self.assertRaisesRegex(torch.OutOfMemoryError, "once every parameter has its optimizer state") as refused:
+        with self.assertRaisesRegex(torch.OutOfMemoryError, "once the optimizer that steps here has all its state") as refused:
             optimizer.step()
         self.assertNotIn("Adam's first step", str(refused.exception))
+
+    def test_a_refusal_claims_no_gradients_of_optimizers_that_step_in_backward(self):
+        """They free each gradient at once; and each knows of its own state alone."""
+        model = torch.nn.Sequential(*(torch.nn.Linear(512, 512, bias=False) for _ in range(8)))
+        of = {parameter: torch.optim.AdamW([parameter], foreach=False) for parameter in model.parameters()}
+
+        def step(parameter):
+            of[parameter].step()
+            of[parameter].zero_grad()
+
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(step)
+
+        def train(budget):
+            model.zero_grad()
+            for optimizer in of.values():
+                optimizer.state.clear()
+            session = self.open(model, budget)
+            try:
+                with session:
+                    loss = model(same_bits.noise(8, 512)).square().mean()
+                loss.backward()
+                return session.report()["device_needed_bytes"]
+            finally:
+                session.close()
+
+        needed = train("1GiB")
+        for budget in range(9 << 20, needed, 2 << 20):
+            with self.subTest(budget=budget):
+                with self.assertRaises(torch.OutOfMemoryError) as refused:
+                    train(budget)
+                text = str(refused.exception)
+                self.assertNotIn("every parameter", text)
+                for size in re.findall(r"[(](\d+) bytes[)]", text):
+                    self.assertLessEqual(int(size), needed + needed // 32)
+                del refused
 
     def test_a_refusal_names_the_largest_tensor_that_something_holds(self):
         model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(12)))

@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What outlives a session, and what a session outlives: workers, hundreds of graphs, other threads."""
 
+import contextlib
+import gc
 import os
 import pathlib
 import threading
 import unittest
 import warnings
+import weakref
 
 import same_bits
 import spillway
@@ -35,6 +38,22 @@ def bytes_of_deleted_files(process: int, folder: str) -> int:
     return total
 
 
+class Records(torch.autograd.Function):
+    """Doubles, and saves its own output, after it recorded a graph in its forward."""
+
+    @staticmethod
+    def forward(context, x):
+        with torch.enable_grad():
+            inner = x.detach().requires_grad_()
+            inner.square().sum()
+        context.save_for_backward(doubled := x * 2)
+        return doubled
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient * context.saved_tensors[0]
+
+
 class Outliving(same_bits.Case):
     def test_workers_that_live_on_keep_no_bytes_of_a_closed_session(self):
         x = same_bits.noise(ROWS, ROWS).requires_grad_()
@@ -54,6 +73,49 @@ class Outliving(same_bits.Case):
         del y
         self.assertEqual([bytes_of_deleted_files(worker, folder) for worker in workers], [0, 0])
         self.assertEqual(len(list(batches)), 7, "the workers go on")
+
+    def test_tensors_that_are_given_other_data_go_with_their_graphs(self):
+        """Also where others refer weakly to them: `retain_grad`, autocast's cache, what a Function saves of its own."""
+        def replaced(kind: str) -> list[weakref.ref[torch.Tensor]]:
+            model = torch.nn.Linear(ROWS, ROWS)
+            with torch.autocast("cpu", torch.bfloat16, enabled=kind == "autocast"):
+                with recording:
+                    hidden = model(same_bits.noise(8, ROWS))
+                    if kind == "records":
+                        hidden = Records.apply(hidden)
+                    else:
+                        hidden.retain_grad()
+                    loss = hidden.square().sum()
+                tensors = [hidden, *model.parameters()]
+                views = [tensor.detach() for tensor in tensors]
+                for tensor in tensors:
+                    tensor.data = tensor.data.clone()
+                if kind != "records":
+                    loss.backward()
+            del views
+            return [weakref.ref(tensor) for tensor in tensors]
+
+        session = self.open(torch.nn.Linear(2, 2), "12MiB", min_tensor_bytes=1)
+        for recording in (session, contextlib.nullcontext()):
+            for kind in ("retained", "autocast", "records"):
+                with self.subTest(kind=kind, recording=recording):
+                    held = replaced(kind)
+                    gc.collect()
+                    self.assertEqual([tensor() is None for tensor in held], [True] * len(held))
+            session.close()
+
+    def test_a_function_s_output_that_is_given_other_data_counts_as_it_was_saved(self):
+        """As in plain autograd, where the output is not saved itself."""
+        def gradient(recording: contextlib.AbstractContextManager) -> torch.Tensor:
+            x = same_bits.noise(ROWS, ROWS).requires_grad_()
+            with recording:
+                out = Records.apply(x)
+            out.data = torch.zeros_like(out)
+            out.sum().backward()
+            return x.grad
+
+        session = self.open(torch.nn.Linear(2, 2), "12MiB", min_tensor_bytes=1)
+        self.assertTrue(torch.equal(gradient(session), gradient(contextlib.nullcontext())))
 
     def test_three_hundred_sessions_with_a_graph_of_each(self):
         model = same_bits.seeded(lambda: torch.nn.Linear(ROWS, 8))

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An optimizer's step under a budget: a session takes part in it wherever it is called and whoever made it."""
 
+import contextlib
 import copy
 import gc
 import os
@@ -18,6 +19,8 @@ from unittest import mock
 import spillway
 import torch
 from spillway import _update
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import same_bits
 from cap_test import fits
@@ -289,6 +292,67 @@ class Update(same_bits.Case):
         gc.collect()
         self.assertEqual(unraised, [])
         self.assertTrue(fits())
+
+    def test_a_first_step_runs_nothing_that_others_could_see(self):
+        """Neither hooks for all optimizers, nor modes, nor the profiler."""
+        class Counts(TorchDispatchMode):
+            calls = 0
+
+            def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                Counts.calls += 1
+                return operator(*args, **(kwargs or {}))
+
+        def seen() -> tuple[Any, ...]:
+            net, counts, hooked = model(1), Counts(), []
+            optimizer = torch.optim.Adam(net.parameters())
+            session = self.open(net, "64MiB") if is_open else contextlib.nullcontext()
+            with session:
+                loss = loss_of(net)
+            loss.backward()
+            Counts.calls = 0
+            handles = [register_optimizer_step_pre_hook(lambda *hook: hooked.append(hook[0])),
+                       register_optimizer_step_post_hook(lambda *hook: hooked.append(hook[0]))]
+            with torch.profiler.profile() as profile, counts:
+                optimizer.step()
+            for handle in handles:
+                handle.remove()
+            steps = sum(event.name.startswith("Optimizer.step") for event in profile.events())
+            return Counts.calls, steps, [each is optimizer for each in hooked]
+
+        is_open = False
+        plain = seen()
+        is_open = True
+        self.assertEqual(seen(), plain)
+
+    def test_state_that_is_to_come_is_what_comes(self):
+        """Where it is known; a new version of torch may keep more."""
+        # Adagrad has its state before the first step.
+        unknown = {torch.optim.Adafactor, torch.optim.Adagrad, torch.optim.LBFGS, torch.optim.SparseAdam}
+        options: dict[Any, list[dict[str, Any]]] = {
+            torch.optim.SGD: [{}, {"momentum": 0.9}], torch.optim.RMSprop: [{}, {"momentum": 0.9}, {"centered": True}],
+            torch.optim.Adam: [{}, {"amsgrad": True}], torch.optim.AdamW: [{}, {"amsgrad": True}]}
+        kinds = {kind for kind in vars(torch.optim).values()
+                 if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)}
+        for kind in sorted(kinds - unknown - {torch.optim.Optimizer}, key=lambda kind: kind.__name__):
+            for more in options.get(kind, [{}]):
+                with self.subTest(kind=kind.__name__, **more):
+                    net = model(2)
+                    first, second = net.parameters()
+                    # Of groups, options are what counts, and defaults are not; without a gradient there is no state.
+                    optimizer = kind([{"params": [first], **more}, {"params": [second]}], lr=0.01)
+                    first.grad = torch.ones_like(first)
+                    coming = _update._coming_state_bytes(optimizer)
+                    optimizer.step()
+                    large = sum(state.nbytes for state in optimizer.state[first].values()
+                                if isinstance(state, torch.Tensor) and state.shape == first.shape)
+                    self.assertEqual(coming, large)
+                    self.assertEqual(_update._coming_state_bytes(optimizer), 0 if large else coming)
+
+        class Mine(torch.optim.Adam):
+            pass
+
+        first.grad = torch.ones_like(first)
+        self.assertEqual(_update._coming_state_bytes(Mine([first])), 0, "nobody knows")
 
     def test_a_step_whose_session_goes_with_it_says_nothing(self):
         class Told:  # as a session is

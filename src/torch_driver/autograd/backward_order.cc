@@ -100,12 +100,17 @@ std::unordered_map<std::uint64_t, std::size_t> rank_of_nodes(Backward const& bac
     return rank;
 }
 
+bool has_gradient_hook(at::Tensor const& leaf) {
+    auto const* const meta = torch::autograd::impl::get_autograd_meta(leaf);
+    return meta != nullptr && meta->post_acc_grad_hooks_ != nullptr;
+}
+
 std::int64_t missing_gradient_bytes(Backward const& backward) {
     std::int64_t bytes = 0;
     for (auto const& [node, edges] : count_edges(backward.roots)) {
         auto const* const leaf = dynamic_cast<torch::autograd::AccumulateGrad const*>(node);
         if (leaf != nullptr && !leaf->variable.grad().defined() &&
-            leaf->variable.layout() == c10::kStrided) {
+            leaf->variable.layout() == c10::kStrided && !has_gradient_hook(leaf->variable)) {
             bytes += static_cast<std::int64_t>(leaf->variable.nbytes());
         }
     }

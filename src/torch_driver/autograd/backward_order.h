@@ -26,7 +26,11 @@ struct Backward {
 [[nodiscard]] std::unordered_map<std::uint64_t, std::size_t> rank_of_nodes(Backward const& backward
 );
 
-/// Bytes of the leaves that this backward gives a first gradient.
+/// A hook gets the leaf's gradient as soon as it is there (`register_post_accumulate_grad_hook`),
+/// and may free it: an optimizer that steps in backward does.
+[[nodiscard]] bool has_gradient_hook(at::Tensor const& leaf);
+
+/// Bytes of the leaves that this backward gives a first gradient that stays.
 [[nodiscard]] std::int64_t missing_gradient_bytes(Backward const& backward);
 
 }  // namespace spillway

@@ -4,15 +4,18 @@
 #include "torch_driver/autograd/replaced_data.h"
 
 #include "torch_driver/autograd/handed_out.h"
+#include "torch_driver/autograd/saved_tensors.h"
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/VariableHooksInterface.h>
 
-#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace spillway {
 
@@ -21,40 +24,24 @@ namespace {
 /// A tensor's own weak count while it lives.
 constexpr std::size_t kNoWeakReference = 1;
 
-/// The tensors that are kept, by address.
-class Kept {
-  public:
-    void keep(at::Tensor tensor) {
-        at::Tensor twice;  // goes after the lock, as any tensor that ends here
-        std::lock_guard const lock(mutex_);
-        at::Tensor& place = tensors_[tensor.unsafeGetTensorImpl()];
-        twice = std::exchange(place, std::move(tensor));
-        count_ = tensors_.size();
-    }
-
-    void let_go(WeakTensor original) noexcept {
-        at::Tensor ends;
-        std::lock_guard const lock(mutex_);
-        auto const at = tensors_.find(original._unsafe_get_target());
-        original.reset();
-        if (at != tensors_.end() && at->second.weak_use_count() == kNoWeakReference) {
-            ends = std::move(at->second);
-            tensors_.erase(at);
-            count_ = tensors_.size();
-        }
-    }
-
-    [[nodiscard]] std::size_t count() const { return count_.load(std::memory_order_acquire); }
-
-  private:
-    std::mutex mutex_;
-    std::unordered_map<c10::TensorImpl const*, at::Tensor> tensors_;
-    std::atomic<std::size_t> count_ = 0;  ///< of `tensors_`, to be read without the lock
+/// Those whose hooks may have saved a tensor.
+struct Watchers {
+    std::mutex mutex;
+    std::vector<SavedTensors*> all;
 };
 
-Kept& kept() {
-    static auto* const all = new Kept;  // leaked: graphs may outlive main()
-    return *all;
+Watchers& watchers() {
+    static auto* const known = new Watchers;  // leaked: graphs may outlive main()
+    return *known;
+}
+
+void tell(at::Tensor const& tensor) {
+    at::Tensor now;
+    std::vector<at::Tensor> ended;  // both go after the lock: freeing runs foreign code
+    std::lock_guard const lock(watchers().mutex);
+    for (SavedTensors* const watcher : watchers().all) {
+        watcher->data_was_replaced(tensor, now, ended);
+    }
 }
 
 using at::TensorBase;
@@ -71,12 +58,12 @@ class SeesSetData final : public VariableHooksInterface {
 
     void set_data(TensorBase const& self, TensorBase const& data) const override {
         torchs_->set_data(self, data);
-        // A hook refers weakly to what it stands for, and shares its version counter. Of what was
-        // handed out, its watcher keeps what became of it.
+        // A hook refers weakly to what it stands for, and shares its version counter; others may,
+        // too. Of what was handed out, its watcher keeps what became of it.
         c10::TensorImpl const& impl = *self.unsafeGetTensorImpl();
         if (self.weak_use_count() > kNoWeakReference && !impl.unique_version() &&
             made_by(at::Tensor(self)) == nullptr) {
-            kept().keep(at::Tensor(self));
+            tell(at::Tensor(self));
         }
     }
 
@@ -135,9 +122,7 @@ class SeesSetData final : public VariableHooksInterface {
     VariableHooksInterface* const torchs_;
 };
 
-}  // namespace
-
-void watch_replaced_data() {
+void see_set_data() {
     static std::once_flag once;
     std::call_once(once, [] {
         // Leaked, as torch's own is.
@@ -145,14 +130,17 @@ void watch_replaced_data() {
     });
 }
 
-void let_go_of_original(WeakTensor original) noexcept {
-    if (kept().count() != 0) {
-        kept().let_go(std::move(original));
-    }
+}  // namespace
+
+ReplacedDataWatch::ReplacedDataWatch(SavedTensors& of) : of_(of) {
+    see_set_data();
+    std::lock_guard const lock(watchers().mutex);
+    watchers().all.push_back(&of_);
 }
 
-std::size_t kept_for_replaced_data() {
-    return kept().count();
+ReplacedDataWatch::~ReplacedDataWatch() {
+    std::lock_guard const lock(watchers().mutex);
+    std::erase(watchers().all, &of_);
 }
 
 }  // namespace spillway

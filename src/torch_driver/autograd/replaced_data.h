@@ -3,29 +3,28 @@
 
 // Saved tensors that the program gave other data to (`x.data = y`). Plain autograd keeps a saved
 // tensor itself, so its backward sees the new data even when the program has let go of the tensor.
-// A hook keeps only an alias of the bytes that were saved; so the tensor itself is kept from that
-// assignment on, as long as a hook may ask for it.
+// A hook keeps an alias of the bytes that were saved; so at such an assignment the living hooks of
+// that tensor are looked for, and keep an alias of the new data, too. Nothing is kept but by hooks.
 #pragma once
-
-#include <ATen/core/Tensor.h>
-
-#include <cstddef>
 
 namespace spillway {
 
-using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+class SavedTensors;
 
-/// Torch calls us at each `set_data` of the process from now on. Once a process; does nothing then.
+/// While it lives, `of` is told of each `set_data` of the process on a tensor that a hook may have
+/// saved (SavedTensors::data_was_replaced).
+///
 /// Thread  any
-void watch_replaced_data();
+class ReplacedDataWatch {
+  public:
+    /// From the first one on, torch calls us at each `set_data`.
+    explicit ReplacedDataWatch(SavedTensors& of);
+    ~ReplacedDataWatch();
+    ReplacedDataWatch(ReplacedDataWatch const&) = delete;
+    ReplacedDataWatch& operator=(ReplacedDataWatch const&) = delete;
 
-/// A hook (or what it handed out) dies, which had `original`: where the tensor was kept and nothing
-/// else refers to it weakly, it goes. The owner's other references to it have to be gone.
-/// Thread  any
-void let_go_of_original(WeakTensor original) noexcept;
-
-/// Tensors that are kept now. For tests.
-/// Thread  any
-[[nodiscard]] std::size_t kept_for_replaced_data();
+  private:
+    SavedTensors& of_;
+};
 
 }  // namespace spillway

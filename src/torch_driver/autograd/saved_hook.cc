@@ -57,8 +57,9 @@ SavedHook::SavedHook(std::shared_ptr<TorchSession> session)
 SavedHook::~SavedHook() {
     if (value_.valid()) {
         session_->saved_tensors().forget(*this);
+    } else if (passed_at_ != kNotListed) {
+        session_->saved_tensors().forget_passed(*this);
     }
-    let_go_of_original(std::move(original_));
 }
 
 void SavedHook::call_pack_hook(at::Tensor const& tensor) {
@@ -71,7 +72,7 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
     is_output_ = origin_.node != nullptr && origin_.number + 1 == at::sequence_number::peek();
     node_number_ = at::sequence_number::peek() - 1;
     if (!is_output_) {
-        original_ = WeakTensor(tensor.getIntrusivePtr());
+        original_ = decltype(original_)(tensor.getIntrusivePtr());
     }
     if (tensor.has_storage()) {
         storage_ = tensor.storage().getWeakStorageImpl();
@@ -85,6 +86,8 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
     }
     if (has_python_state_ || (!value_.valid() && origin_.node == nullptr)) {
         kept_ = tensor;
+    } else if (!value_.valid() && !is_output_) {
+        session_->saved_tensors().list_passed(*this);
     }
 }
 
@@ -93,7 +96,8 @@ at::Tensor SavedHook::call_unpack_hook() {
     session_->cap_this_backward();
     session_->begin_backward();
     check_version();
-    at::Tensor const original(original_.lock());
+    bool const is_own_output = is_output_of_node_that_runs();
+    at::Tensor const original = is_own_output ? at::Tensor() : at::Tensor(original_.lock());
     if (original.defined()) {
         auto const* const meta = torch::autograd::impl::get_autograd_meta(original);
         bool const has_node = meta != nullptr && meta->grad_fn_ != nullptr;
@@ -107,7 +111,8 @@ at::Tensor SavedHook::call_unpack_hook() {
         if (is_another_now(original)) {
             return original;
         }
-    } else if (at::Tensor became = what_became_of_it(); became.defined()) {
+    } else if (at::Tensor became = is_own_output ? at::Tensor() : what_became_of_it();
+               became.defined()) {
         return became;
     }
     bool const is_of_torch = is_asked_by_torch();
@@ -171,7 +176,19 @@ bool SavedHook::is_another_now(at::Tensor const& original) const {
            !session_->saved_tensors().is_view_of(*this, original);
 }
 
+bool SavedHook::is_output_of_node_that_runs() const {
+    auto const running = torch::autograd::get_current_node();
+    if (running == nullptr || origin_.node == nullptr) {
+        return false;
+    }
+    torch::autograd::Node const& node = *running;
+    return origin_.number == node.sequence_nr() && *origin_.node == typeid(node);
+}
+
 at::Tensor SavedHook::what_became_of_it() const {
+    if (replaced_by_.defined()) {
+        return replaced_by_;
+    }
     at::Tensor const now =
         made_by_ == nullptr || is_output_ ? at::Tensor() : made_by_->again(false);
     if (!now.defined() || !is_another_now(now)) {

@@ -8,12 +8,12 @@
 #include "base/ids.h"
 #include "torch_driver/autograd/geometry.h"
 #include "torch_driver/autograd/origin.h"
-#include "torch_driver/autograd/replaced_data.h"
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -55,6 +55,8 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
   private:
     friend class SavedTensors;
 
+    static constexpr std::size_t kNotListed = static_cast<std::size_t>(-1);
+
     /// Raises what plain autograd raises for a tensor that was written in place.
     void check_version() const;
     /// Torch keeps `requires_grad` as it was at the save, so a recorded backward would lose the
@@ -63,8 +65,11 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     /// The saved variable was given another storage or view since (`x.data = y`), as FSDP does
     /// with parameters; plain autograd sees that one.
     [[nodiscard]] bool is_another_now(at::Tensor const& original) const;
-    /// The same, of one that was handed out, and has gone since it was saved again.
+    /// The same, of one that has gone since.
     [[nodiscard]] at::Tensor what_became_of_it() const;
+    /// The node that runs made the saved tensor, and others after itself, so that `is_output_` does
+    /// not tell (a Function that records a graph in its forward).
+    [[nodiscard]] bool is_output_of_node_that_runs() const;
     /// What the hook stands for, to the code that asks; `is_of_torch`: it only reads. `original`
     /// may be undefined.
     [[nodiscard]] at::Tensor hand_out(
@@ -79,7 +84,9 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     c10::VariableVersion version_;  ///< shared with the saved tensor and its views
     std::uint32_t saved_version_ = 0;
     /// What was saved, as far as plain autograd would keep it itself: not a node's own output.
-    WeakTensor original_{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> original_{
+        c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+    at::Tensor replaced_by_;  ///< what `original_` was given since (`x.data = y`); else undefined
     std::shared_ptr<HandedOut> made_by_;  ///< what made the saved tensor: an unpack; or null
     Origin origin_;
     bool is_output_ = false;  ///< of the very node that saves it
@@ -88,6 +95,7 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     std::uint64_t node_number_ = 0;       ///< sequence number of the node that saves
     ValueId value_;                       ///< invalid: passed through
     SavedValue* filed_ = nullptr;         ///< the value's entry; null: passed through
+    std::size_t passed_at_ = kNotListed;  ///< its place among the passed ones
     std::unique_ptr<Geometry> geometry_;  ///< there when the alias is not
     std::atomic<std::shared_ptr<HandedOut>> handed_out_;  ///< null: to torch's own nodes only
 };

@@ -192,6 +192,59 @@ void SavedTensors::forget(SavedHook& hook) noexcept {
     }
 }
 
+void SavedTensors::list_passed(SavedHook& hook) {
+    std::lock_guard const lock(mutex_);
+    hook.passed_at_ = state_.passed.size();
+    state_.passed.push_back(&hook);
+}
+
+void SavedTensors::forget_passed(SavedHook& hook) noexcept {
+    std::lock_guard const lock(mutex_);
+    SavedHook* const last = state_.passed.back();
+    state_.passed[hook.passed_at_] = last;
+    last->passed_at_ = hook.passed_at_;
+    state_.passed.pop_back();
+}
+
+/// Called with the mutex held.
+std::vector<SavedHook*> SavedTensors::hooks_of(at::Tensor const& tensor) const {
+    std::vector<SavedHook*> found;
+    auto const add = [&](SavedHook* hook) {
+        if (hook->original_._unsafe_get_target() == tensor.unsafeGetTensorImpl()) {
+            found.push_back(hook);
+        }
+    };
+    for (auto const& [value, entry] : state_.values) {
+        std::for_each(entry.hooks.begin(), entry.hooks.end(), add);
+    }
+    std::for_each(state_.passed.begin(), state_.passed.end(), add);
+    return found;
+}
+
+void SavedTensors::data_was_replaced(
+    at::Tensor const& tensor, at::Tensor& now, std::vector<at::Tensor>& ended
+) {
+    if (!now.defined()) {
+        {
+            std::lock_guard const lock(mutex_);
+            if (hooks_of(tensor).empty()) {
+                return;
+            }
+        }
+        c10::TensorImpl const& impl = *tensor.unsafeGetTensorImpl();
+        now = at::Tensor(impl.shallow_copy_and_detach(impl.version_counter(), false));
+    }
+    std::lock_guard const lock(mutex_);
+    for (SavedHook* const hook : hooks_of(tensor)) {
+        // What was saved may be back.
+        bool const is_saved =
+            tensor.has_storage() &&
+            tensor.storage().unsafeGetStorageImpl() == hook->storage_._unsafe_get_target() &&
+            is_view_of_saved(*hook, tensor);
+        ended.push_back(std::exchange(hook->replaced_by_, is_saved ? at::Tensor() : now));
+    }
+}
+
 bool SavedTensors::pin(ValueId value, SavedHook const* hook) {
     std::lock_guard const lock(mutex_);
     SavedValue* const entry = state_.values.find(value);
@@ -237,6 +290,11 @@ at::Tensor SavedTensors::shape_of(SavedHook const& hook) const {
 
 bool SavedTensors::is_view_of(SavedHook const& hook, at::Tensor const& tensor) const {
     std::lock_guard const lock(mutex_);
+    return is_view_of_saved(hook, tensor);
+}
+
+/// Called with the mutex held.
+bool SavedTensors::is_view_of_saved(SavedHook const& hook, at::Tensor const& tensor) const {
     return hook.kept_.defined() ? has_geometry_of(tensor, hook.kept_)
                                 : has_geometry(tensor, *hook.geometry_);
 }

@@ -11,6 +11,7 @@
 #include "torch_driver/allocator/storage_wrapper.h"
 #include "torch_driver/autograd/eligibility.h"
 #include "torch_driver/autograd/origin.h"
+#include "torch_driver/autograd/replaced_data.h"
 #include "torch_driver/autograd/save_log.h"
 #include "torch_driver/autograd/saved_hook.h"
 #include "torch_driver/autograd/saved_values.h"
@@ -75,6 +76,15 @@ class SavedTensors final : public Driver {
     [[nodiscard]] Filed file(SavedHook& hook, at::Tensor const& tensor, Fresh& fresh);
     /// A hook dies. Its value ends with its last hook.
     void forget(SavedHook& hook) noexcept;
+    /// A hook that was passed, and keeps an alias of a tensor that plain autograd keeps itself.
+    /// Only `data_was_replaced` asks for it, until `forget_passed`.
+    void list_passed(SavedHook& hook);
+    void forget_passed(SavedHook& hook) noexcept;
+    /// `tensor` was given other data. The hooks that saved it keep `now` from then on, an alias of
+    /// it, which is made for the first hook; what they kept before goes to `ended`.
+    void data_was_replaced(
+        at::Tensor const& tensor, at::Tensor& now, std::vector<at::Tensor>& ended
+    );
     /// The tensor that a hook stands for; undefined while the value is away, and where the hook is
     /// none of the value's any more. What others than torch's own nodes see is a fresh alias: while
     /// that lives, the value is not unshared.
@@ -142,6 +152,7 @@ class SavedTensors final : public Driver {
         SavedValues values;
         UnsharedTracker unshared;
         SlotCounter slots;
+        std::vector<SavedHook*> passed;  ///< in no order; each knows its place
     };
 
     [[nodiscard]] SaverClass class_of_save(SavedHook const& hook, at::Tensor const& tensor) const;
@@ -150,6 +161,8 @@ class SavedTensors final : public Driver {
         SavedHook& hook, at::Tensor const& tensor, SaverClass const& saver
     );
     void log_save(SavedHook const& hook, at::Tensor const& tensor, Stay stay);
+    [[nodiscard]] std::vector<SavedHook*> hooks_of(at::Tensor const& tensor) const;
+    [[nodiscard]] bool is_view_of_saved(SavedHook const& hook, at::Tensor const& tensor) const;
     [[nodiscard]] bool has_own_block(SavedValue const& entry) const;
     [[nodiscard]] bool is_unshared(SavedValue const& entry) const;
     void unbind(ValueId value, SavedValue& entry);
@@ -164,6 +177,7 @@ class SavedTensors final : public Driver {
 
     mutable std::mutex mutex_;
     State state_;
+    ReplacedDataWatch const watch_{*this};  ///< goes before all that it asks
 };
 
 }  // namespace spillway

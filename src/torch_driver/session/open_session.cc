@@ -6,7 +6,6 @@
 #include "torch_driver/allocator/allocator.h"
 #include "torch_driver/autograd/engine.h"
 #include "torch_driver/autograd/python_lock.h"
-#include "torch_driver/autograd/replaced_data.h"
 #include "torch_driver/session/session_codecs.h"
 #include "torch_driver/torch_version.h"
 
@@ -120,7 +119,6 @@ std::shared_ptr<TorchSession> open_session_on(
     }
     open_files(session->loop());
     install_engine();
-    watch_replaced_data();
     install_allocator();
     return session;
 }

@@ -33,7 +33,7 @@ void StepEstimate::own(std::vector<at::Tensor> const& tensors, Device const& dev
         if (wants && tensor.layout() == c10::kStrided) {
             std::int64_t const bytes = device.rounded(static_cast<std::int64_t>(tensor.nbytes()));
             trainable_bytes += bytes;
-            gradient_bytes += tensor.grad().defined() ? 0 : bytes;
+            gradient_bytes += tensor.grad().defined() || has_gradient_hook(tensor) ? 0 : bytes;
         }
     }
     trainable_bytes_ = trainable_bytes;
@@ -51,7 +51,7 @@ std::string StepEstimate::words(std::int64_t needed_bytes, Phase phase) const {
     }
     if (std::int64_t const update_bytes = update_bytes_; update_bytes > needed_bytes) {
         return " About " + about(update_bytes) +
-               " are needed once every parameter has its optimizer state.";
+               " are needed once the optimizer that steps here has all its state.";
     }
     if (phase == Phase::update) {
         return {};

@@ -20,7 +20,8 @@ namespace spillway {
 /// Thread  any
 class StepEstimate {
   public:
-    /// Parameters among them that have no gradient will get one in the next backward.
+    /// Parameters among them that have no gradient will get one in the next backward; it stays, but
+    /// where a hook of the parameter's takes it.
     void own(std::vector<at::Tensor> const& tensors, Device const& device);
 
     /// The first step of an optimizer begins: it will allocate `state_bytes`, which stay, so that
@@ -35,7 +36,8 @@ class StepEstimate {
 
   private:
     std::atomic<std::int64_t> trainable_bytes_ = 0;
-    std::atomic<std::int64_t> gradient_bytes_ = 0;  ///< of trainable parameters without a gradient
+    std::atomic<std::int64_t> gradient_bytes_ =
+        0;  ///< that trainable parameters will get, and keep
     std::atomic<bool> has_updated_ = false;
     std::atomic<std::int64_t> update_bytes_ = 0;  ///< of later steps; 0: no update is under way
 };
