@@ -49,6 +49,7 @@ packages:
 .PHONY: setup
 setup: packages ## Install what is missing: Debian packages, torch into .venv
 	@tools/setup.sh tools >/dev/null
+	@tools/setup.sh docs >/dev/null
 	@tools/setup.sh torch $(TORCH) >/dev/null
 	@tools/setup.sh tests $(TORCH)
 

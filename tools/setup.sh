@@ -166,7 +166,8 @@ tools() {
     exec 8>.venv/.lock
     flock 8
     if [[ ! -e $stamp ]]; then
-        [[ -x $venv/bin/python ]] || python3 -m venv "$venv" >&2
+        rm -rf "$venv"
+        python3 -m venv "$venv" >&2
         "$venv/bin/python" -m pip install --disable-pip-version-check -q -r tools/requirements.txt >&2 ||
             die "what tools/requirements.txt names could not be installed into $venv"
         touch "$stamp"

@@ -100,9 +100,10 @@ class Measured : public train::Budget {
             HookingEngine::install();
         }
     }
-    void own(std::vector<at::Tensor> const& tensors) override {
+    void own(std::vector<at::Tensor> const& tensors, std::vector<spillway::OwnedKind> const& kinds)
+        override {
         if (session_) {
-            session_->own(tensors);
+            session_->own(tensors, {}, kinds);
         }
     }
     void phase(Phase phase, std::int64_t step) override {

@@ -7,11 +7,14 @@ import torch
 
 
 def _copy() -> None:
-    """For wrapper classes, whose tensors have no memory of their own."""
+    """For wrapper classes, whose tensors have no memory of their own, and for classes with slots."""
     with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
         original = torch.ops.spillway.python_state_from()
         copy = torch.Tensor._make_subclass(type(original), original)
         copy.__dict__.update(original.__dict__)
+        for slot in {name for kind in type(original).__mro__ for name in kind.__dict__.get("__slots__", ())}:
+            if hasattr(original, slot):
+                object.__setattr__(copy, slot, getattr(original, slot))
         torch.ops.spillway.python_state_copied(copy)
 
 
@@ -20,8 +23,8 @@ def _give() -> None:
     with torch._C.DisableTorchFunctionSubclass():
         original, tensor = torch.ops.spillway.python_state_from(), torch.ops.spillway.python_state_to()
         if type(original) is not torch.Tensor:
-            tensor.__class__ = type(original)
-        tensor.__dict__ = original.__dict__
+            object.__setattr__(tensor, "__class__", type(original))
+        object.__setattr__(tensor, "__dict__", original.__dict__)
 
 
 def register() -> None:

@@ -52,18 +52,6 @@ std::string_view name_of(ChooserKind kind) {
     return kChooserNames[static_cast<std::size_t>(kind)];
 }
 
-Result<ChooserKind> parse_chooser(std::string_view name) {
-    for (std::size_t i = 0; i < kChooserNames.size(); ++i) {
-        if (name == kChooserNames[i]) {
-            return static_cast<ChooserKind>(i);
-        }
-    }
-    return Error{
-        Errc::bad_argument,
-        "'" + std::string(name) + "' is no policy; known are online and keep_all",
-        ""};
-}
-
 std::unique_ptr<Chooser> make_chooser(ChooserKind kind) {
     switch (kind) {
         case ChooserKind::online:

@@ -27,7 +27,6 @@ enum class ChooserKind : std::uint8_t {
 };
 
 [[nodiscard]] std::string_view name_of(ChooserKind kind);
-[[nodiscard]] Result<ChooserKind> parse_chooser(std::string_view name);
 
 /// Budgets in bytes. A device limit of 0 is no limit; an away pool of 0 does not exist.
 struct ExecutorOptions {

@@ -16,10 +16,10 @@ namespace spillway {
 namespace {
 
 // Note [Finding an arena without a lock]
-// A entry's range is one word, so it is never seen torn. Whoever asks about a live block asks about
-// a mapped range; no other range covers it, and an entry that covered it before was emptied before
-// the block existed. So an entry whose range holds the address is the right one, and its arena
-// cannot go away while the block lives.
+// An entry's range is one word, so it is never seen torn. Whoever asks about a live block asks
+// about a mapped range; no other range covers it, and an entry that covered it before was emptied
+// before the block existed. So an entry whose range holds the address is the right one, and its
+// arena cannot go away while the block lives.
 struct ArenaEntry {
     std::atomic<std::uint64_t> range{0};  ///< first unit << 32 | units; 0: empty
     std::atomic<Arena*> arena{nullptr};

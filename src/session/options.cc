@@ -10,6 +10,7 @@
 #include "trace/tensor_class.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>

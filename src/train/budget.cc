@@ -5,7 +5,9 @@
 
 namespace spillway::train {
 
-void Budget::own(std::vector<at::Tensor> const& /*tensors*/) {}
+void Budget::own(
+    std::vector<at::Tensor> const& /*tensors*/, std::vector<OwnedKind> const& /*kinds*/
+) {}
 
 void Budget::phase(Phase /*phase*/, std::int64_t /*step*/) {}
 

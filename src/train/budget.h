@@ -5,6 +5,7 @@
 // The base class is plain training; session_budget.h has the one that opens a session.
 #pragma once
 
+#include "spillway/owned.h"
 #include "spillway/refusal.h"
 #include "spillway/report.h"
 
@@ -40,7 +41,7 @@ class Budget {
     virtual void open() {}
 
     /// Tensors that are not activations and stay where they are.
-    virtual void own(std::vector<at::Tensor> const& tensors);
+    virtual void own(std::vector<at::Tensor> const& tensors, std::vector<OwnedKind> const& kinds);
 
     virtual void phase(Phase phase, std::int64_t step);
 

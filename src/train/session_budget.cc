@@ -56,9 +56,9 @@ class SessionBudget : public Budget {
         }
     }
 
-    void own(std::vector<at::Tensor> const& tensors) override {
+    void own(std::vector<at::Tensor> const& tensors, std::vector<OwnedKind> const& kinds) override {
         if (session_) {
-            session_->own(tensors);
+            session_->own(tensors, {}, kinds);
         }
     }
 

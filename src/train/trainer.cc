@@ -158,14 +158,17 @@ void Trainer::enter(Phase phase, std::int64_t step) {
 // Gradients are made anew each step and autograd never saves them, so they are not among these.
 void Trainer::own_all() {
     std::vector<at::Tensor> tensors = model_->parameters();
+    std::vector<OwnedKind> kinds(tensors.size(), OwnedKind::parameter);
     for (at::Tensor const& buffer : model_->buffers()) {
         tensors.push_back(buffer);
+        kinds.push_back(OwnedKind::buffer);
     }
     for (Moments const& moments : moments_of(*model_, *optimizer_)) {
         tensors.push_back(moments.average);
         tensors.push_back(moments.average_of_squares);
+        kinds.insert(kinds.end(), 2, OwnedKind::optimizer_state);
     }
-    budget_.own(tensors);
+    budget_.own(tensors, kinds);
 }
 
 }  // namespace spillway::train

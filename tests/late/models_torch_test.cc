@@ -32,9 +32,9 @@ class Watched final : public train::Budget {
         }
     }
 
-    void own(Tensors const& tensors) override {
+    void own(Tensors const& tensors, std::vector<OwnedKind> const& kinds) override {
         if (session_ != nullptr) {
-            session_->own(tensors);
+            session_->own(tensors, {}, kinds);
         }
     }
     void phase(Phase phase, std::int64_t step) override {

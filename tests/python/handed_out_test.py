@@ -324,7 +324,67 @@ class HandedOut(same_bits.Case):
                     return same_bits.bits([x.grad, weight.main_grad])
 
                 with self.subTest(kind=kind.__name__, drops=drops):
-                    self.as_plain(body, moved=False)
+                    session = self.as_plain(body)
+                    self.assertGreater(session.report()["loaded_bytes"], 0)
+
+    def test_a_function_that_saves_its_own_output_gets_it_back_bare(self):
+        class Marked(torch.Tensor):
+            pass
+
+        class Records(torch.autograd.Function):
+            kind: type = torch.Tensor
+
+            @staticmethod
+            def forward(ctx, x):
+                out = (x * 2).as_subclass(Records.kind)
+                with torch.enable_grad():
+                    (x.detach().requires_grad_() * 2).sin()  # nodes after the one that saves
+                out._scale = 3.0
+                ctx.save_for_backward(out)
+                return out
+
+            @staticmethod
+            def backward(ctx, gradient):
+                (out,) = ctx.saved_tensors
+                factor = getattr(out, "_scale", 1.0) + (5.0 if isinstance(out, Marked) else 0.0)
+                return (gradient * out * factor).as_subclass(torch.Tensor)
+
+        for kind in (torch.Tensor, Marked):
+            def body(x, push_out):
+                y = Records.apply(x * 1.5).as_subclass(torch.Tensor).sum()
+                push_out()
+                y.backward()
+                return same_bits.bits([x.grad])
+
+            Records.kind = kind
+            with self.subTest(kind=kind.__name__):
+                self.as_plain(body, moved=False)
+
+    def test_a_subclass_with_slots(self):
+        class Slotted(torch.Tensor):
+            __slots__ = ("scale",)
+
+        class Scales(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x.as_subclass(torch.Tensor) * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                (x,) = ctx.saved_tensors
+                return (gradient * x * x.scale).as_subclass(torch.Tensor)
+
+        def body(x, push_out):
+            slotted = (x * 1.5).as_subclass(Slotted)
+            slotted.scale = 0.25
+            y = Scales.apply(slotted).sum()
+            del slotted
+            push_out()
+            y.backward()
+            return same_bits.bits([x.grad])
+
+        self.as_plain(body, moved=False)
 
     def test_a_tensor_that_was_turned_conjugated_negative_or_into_another_dtype(self):
         for name, turn in {"conj": lambda t: t.conj(), "negative": lambda t: torch._neg_view(t),

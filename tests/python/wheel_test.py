@@ -46,8 +46,9 @@ class Wheel(unittest.TestCase):
         self.assertEqual([line for line in ours if str(home) not in line], [])
 
     def test_its_program_trains(self):
-        for program in ([str(self.python), "-m", "spillway"], [str(self.python.parent / "spillway")]):
-            told = subprocess.run([*program, "train", "--help"], capture_output=True, text=True, check=False)
+        for program in (self.python, self.python.parent / "spillway"):
+            words = ["-m", "spillway"] if program == self.python else []
+            told = pip_test.run_in(program, *words, "train", "--help")
             self.assertEqual((told.returncode, told.stderr), (0, ""))
             self.assertIn("--device-budget", told.stdout)
         trained = pip_test.run_in(self.python, "-m", "spillway", "train", "--layers", "1", "--width", "64",

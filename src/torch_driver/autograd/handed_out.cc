@@ -148,7 +148,11 @@ at::Tensor HandedOut::make(at::Tensor const& from, bool is_wrapped, at::Tensor c
     if (!is_wrapped) {
         auto watched = like<WatchedTensor>(impl, shared_from_this());
         began(watched);
-        return at::Tensor(std::move(watched));
+        at::Tensor made(std::move(watched));
+        if (python.defined()) {
+            copy_python_state(python, made);
+        }
+        return made;
     }
     auto const make_copy = [](ToBeWrapped const& parent, c10::VariableVersion const& version) {
         auto watched = like<WatchedTensor>(parent, parent.of());

@@ -24,7 +24,7 @@ namespace spillway {
 class HandedOut : public std::enable_shared_from_this<HandedOut> {
   public:
     /// A tensor like `from`, whose end is watched. Where torch wraps what is unpacked into a
-    /// variable of its own (`is_wrapped`), that variable is watched instead, and gets the Python
+    /// variable of its own (`is_wrapped`), that variable is watched instead. It gets the Python
     /// class and attributes of `python`, if that is defined (under Python's lock then).
     [[nodiscard]] at::Tensor make(
         at::Tensor const& from, bool is_wrapped, at::Tensor const& python = {}

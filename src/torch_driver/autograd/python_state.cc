@@ -3,6 +3,7 @@
 
 #include "torch_driver/autograd/python_state.h"
 
+#include "torch_driver/autograd/geometry.h"
 #include "torch_driver/autograd/python_lock.h"
 
 #include <c10/core/Storage.h>
@@ -76,6 +77,28 @@ bool call(std::int64_t callable) {
     return true;
 }
 
+/// What a callable is called with. Restored, as Python may free a tensor in it and call again.
+class Given {
+  public:
+    Given(at::Tensor const& from, at::Tensor const& to)
+        : from_(std::exchange(state_from, from)), to_(std::exchange(state_to, to)) {}
+    ~Given() {
+        state_from = std::move(from_);
+        state_to = std::move(to_);
+    }
+    Given(Given const&) = delete;
+    Given& operator=(Given const&) = delete;
+
+  private:
+    at::Tensor from_;
+    at::Tensor to_;
+};
+
+bool give(at::Tensor const& from, at::Tensor const& to) {
+    Given const given(from, to);
+    return call(state_giver);
+}
+
 constexpr char const* kCannotCopy =
     "a saved tensor is of a subclass of torch.Tensor that could not be made again; save a plain "
     "tensor (tensor.as_subclass(torch.Tensor)), or run this part outside of the Spillway session";
@@ -116,17 +139,19 @@ bool has_python_object(at::Tensor const& tensor) {
     return tensor_class.load(std::memory_order_relaxed) != 0 && object_of(tensor) != nullptr;
 }
 
-bool has_python_state(at::Tensor const& tensor) {
+bool is_python_subclass(at::Tensor const& tensor) {
     if (!has_python_object(tensor) || !holds_python_lock()) {
         return false;
     }
-    PyObject* const object = object_of(tensor);
-    PyObject* const type = calls().type(object);
+    PyObject* const type = calls().type(object_of(tensor));
     auto const address = reinterpret_cast<std::intptr_t>(type);
     calls().release(type);
-    bool const is_torchs = address == tensor_class.load(std::memory_order_relaxed) ||
-                           address == parameter_class.load(std::memory_order_relaxed);
-    return !is_torchs || has_attributes(object);
+    return address != tensor_class.load(std::memory_order_relaxed) &&
+           address != parameter_class.load(std::memory_order_relaxed);
+}
+
+bool has_python_attributes(at::Tensor const& tensor) {
+    return has_python_object(tensor) && holds_python_lock() && has_attributes(object_of(tensor));
 }
 
 at::Tensor python_state_from() {
@@ -142,18 +167,16 @@ void python_state_copied(at::Tensor const& copy) {
 }
 
 void copy_python_state(at::Tensor const& from, at::Tensor const& to) {
-    state_from = from;
-    state_to = to;
-    bool const is_done = call(state_giver);
-    state_from = at::Tensor();
-    state_to = at::Tensor();
-    TORCH_CHECK(is_done, kCannotCopy);
+    TORCH_CHECK(give(from, to), kCannotCopy);
+}
+
+bool can_copy_python_state(at::Tensor const& from) {
+    return give(from, without_bytes(geometry_of(from), from.device()));
 }
 
 at::Tensor as_its_subclass(at::Tensor const& original) {
-    state_from = original;
+    Given const given(original, {});
     bool const is_done = call(state_copier);
-    state_from = at::Tensor();
     at::Tensor ready = std::exchange(copied, at::Tensor());
     TORCH_CHECK(is_done && ready.defined(), kCannotCopy);
     c10::TensorImpl const& like = *original.unsafeGetTensorImpl();

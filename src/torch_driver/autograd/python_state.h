@@ -24,9 +24,12 @@ void set_python_classes(
 /// Whether Python has seen the tensor.
 [[nodiscard]] bool has_python_object(at::Tensor const& tensor);
 
-/// Whether its Python class is another than these two, or it has attributes. Asked without Python's
-/// lock it is false: then none of Python's code will see what is unpacked.
-[[nodiscard]] bool has_python_state(at::Tensor const& tensor);
+/// Whether its Python class is another than these two. Asked without Python's lock it is false:
+/// then none of Python's code will see what is unpacked.
+[[nodiscard]] bool is_python_subclass(at::Tensor const& tensor);
+
+/// Whether it has attributes of its own in Python; asked as the one before.
+[[nodiscard]] bool has_python_attributes(at::Tensor const& tensor);
 
 /// Gives `to`, which Python has not seen yet, the class of `from` and its attributes: the very
 /// dictionary, so that both see what is set later. Under Python's lock.
@@ -34,9 +37,12 @@ void set_python_classes(
 /// Fails   as c10::Error: the class cannot be given to another tensor
 void copy_python_state(at::Tensor const& from, at::Tensor const& to);
 
-/// A tensor like `original`, of a wrapper class (`__torch_dispatch__`), to return from an unpack
-/// hook: the variable that autograd makes of it has the class and the attributes of `original`.
-/// Under Python's lock.
+/// Whether `copy_python_state` from it would succeed: not for a class with `__slots__`.
+[[nodiscard]] bool can_copy_python_state(at::Tensor const& from);
+
+/// A tensor like `original`, of a class for which that is not possible: a wrapper class
+/// (`__torch_dispatch__`) or one with `__slots__`, to return from an unpack hook: the variable that
+/// autograd makes of it has the class and the attributes of `original`. Under Python's lock.
 ///
 /// Fails   as c10::Error: the class could not be instantiated again
 [[nodiscard]] at::Tensor as_its_subclass(at::Tensor const& original);

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/VariableHooksInterface.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -35,9 +36,21 @@ Watchers& watchers() {
     return *known;
 }
 
-void tell(at::Tensor const& tensor) {
-    at::Tensor now;
-    std::vector<at::Tensor> ended;  // both go after the lock: freeing runs foreign code
+bool is_saved(at::Tensor const& tensor) {
+    std::lock_guard const lock(watchers().mutex);
+    return std::any_of(watchers().all.begin(), watchers().all.end(), [&](SavedTensors* watcher) {
+        return watcher->has_saved(tensor);
+    });
+}
+
+void report(at::Tensor const& tensor) {
+    if (!is_saved(tensor)) {
+        return;
+    }
+    // Made without a lock: of a wrapper subclass that runs Python, which may assign `.data` itself.
+    c10::TensorImpl const& impl = *tensor.unsafeGetTensorImpl();
+    at::Tensor const now(impl.shallow_copy_and_detach(impl.version_counter(), false));
+    std::vector<at::Tensor> ended;  // goes after the lock: freeing runs foreign code
     std::lock_guard const lock(watchers().mutex);
     for (SavedTensors* const watcher : watchers().all) {
         watcher->data_was_replaced(tensor, now, ended);
@@ -63,7 +76,7 @@ class SeesSetData final : public VariableHooksInterface {
         c10::TensorImpl const& impl = *self.unsafeGetTensorImpl();
         if (self.weak_use_count() > kNoWeakReference && !impl.unique_version() &&
             made_by(at::Tensor(self)) == nullptr) {
-            tell(at::Tensor(self));
+            report(at::Tensor(self));
         }
     }
 

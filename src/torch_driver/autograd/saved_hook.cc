@@ -78,13 +78,19 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
         storage_ = tensor.storage().getWeakStorageImpl();
     }
     is_wrapped_ = torch_will_wrap(tensor);
-    has_python_state_ = !is_output_ && has_python_state(tensor);
-    if (has_python_state_) {
+    bool const has_attributes = !is_output_ && has_python_attributes(tensor);
+    bool const is_plain = session_->saved_tensors().eligibility().is_plain(tensor);
+    is_kept_whole_ = !is_output_ && (is_python_subclass(tensor) || (has_attributes && !is_plain));
+    if (is_kept_whole_) {
         session_->pass();
     } else {
         session_->save(*this, tensor);
     }
-    if (has_python_state_ || (!value_.valid() && origin_.node == nullptr)) {
+    if (has_attributes && !is_kept_whole_) {
+        attributes_ = without_bytes(geometry_of(tensor), tensor.device());
+        copy_python_state(tensor, attributes_);
+    }
+    if (is_kept_whole_ || (!value_.valid() && origin_.node == nullptr)) {
         kept_ = tensor;
     } else if (!value_.valid() && !is_output_) {
         session_->saved_tensors().list_passed(*this);
@@ -128,11 +134,14 @@ at::Tensor SavedHook::call_unpack_hook() {
 at::Tensor SavedHook::hand_out(at::Tensor tensor, at::Tensor const& original, bool is_of_torch) {
     bool const is_plain = session_->saved_tensors().eligibility().is_plain(tensor);
     at::Tensor python;  // whose class and attributes it gets
-    if (is_wrapped_ && !is_of_torch && holds_python_lock()) {
-        python = has_python_state_ ? kept_ : original;
+    // Plain autograd gives a node its own output back as a bare tensor.
+    if (!is_of_torch && holds_python_lock() && !is_output_of_node_that_runs()) {
+        python = attributes_.defined() || !is_wrapped_ ? attributes_
+                 : is_kept_whole_                      ? kept_
+                                                       : original;
         if (!python.defined() || !has_python_object(python)) {
             python.reset();
-        } else if (!is_plain && has_python_state(python)) {
+        } else if (is_wrapped_ && is_python_subclass(python) && (!is_plain || !can_copy_python_state(python))) {
             return as_its_subclass(python);
         }
     }

@@ -87,11 +87,12 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> original_{
         c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
     at::Tensor replaced_by_;  ///< what `original_` was given since (`x.data = y`); else undefined
+    at::Tensor attributes_;   ///< empty, with what Python set on the saved tensor; or none
     std::shared_ptr<HandedOut> made_by_;  ///< what made the saved tensor: an unpack; or null
     Origin origin_;
     bool is_output_ = false;  ///< of the very node that saves it
     bool is_wrapped_ = false;
-    bool has_python_state_ = false;       ///< a class or attributes: `kept_` is the tensor itself
+    bool is_kept_whole_ = false;          ///< of a Python subclass: `kept_` is the tensor itself
     std::uint64_t node_number_ = 0;       ///< sequence number of the node that saves
     ValueId value_;                       ///< invalid: passed through
     SavedValue* filed_ = nullptr;         ///< the value's entry; null: passed through

@@ -221,19 +221,14 @@ std::vector<SavedHook*> SavedTensors::hooks_of(at::Tensor const& tensor) const {
     return found;
 }
 
+bool SavedTensors::has_saved(at::Tensor const& tensor) const {
+    std::lock_guard const lock(mutex_);
+    return !hooks_of(tensor).empty();
+}
+
 void SavedTensors::data_was_replaced(
-    at::Tensor const& tensor, at::Tensor& now, std::vector<at::Tensor>& ended
+    at::Tensor const& tensor, at::Tensor const& now, std::vector<at::Tensor>& ended
 ) {
-    if (!now.defined()) {
-        {
-            std::lock_guard const lock(mutex_);
-            if (hooks_of(tensor).empty()) {
-                return;
-            }
-        }
-        c10::TensorImpl const& impl = *tensor.unsafeGetTensorImpl();
-        now = at::Tensor(impl.shallow_copy_and_detach(impl.version_counter(), false));
-    }
     std::lock_guard const lock(mutex_);
     for (SavedHook* const hook : hooks_of(tensor)) {
         // What was saved may be back.

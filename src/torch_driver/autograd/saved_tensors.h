@@ -80,10 +80,12 @@ class SavedTensors final : public Driver {
     /// Only `data_was_replaced` asks for it, until `forget_passed`.
     void list_passed(SavedHook& hook);
     void forget_passed(SavedHook& hook) noexcept;
-    /// `tensor` was given other data. The hooks that saved it keep `now` from then on, an alias of
-    /// it, which is made for the first hook; what they kept before goes to `ended`.
+    /// Whether a living hook stands for `tensor`.
+    [[nodiscard]] bool has_saved(at::Tensor const& tensor) const;
+    /// `tensor` was given other data. The hooks that saved it keep `now`, an alias of it, from then
+    /// on; what they kept before goes to `ended`.
     void data_was_replaced(
-        at::Tensor const& tensor, at::Tensor& now, std::vector<at::Tensor>& ended
+        at::Tensor const& tensor, at::Tensor const& now, std::vector<at::Tensor>& ended
     );
     /// The tensor that a hook stands for; undefined while the value is away, and where the hook is
     /// none of the value's any more. What others than torch's own nodes see is a fresh alias: while
