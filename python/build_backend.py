@@ -93,12 +93,16 @@ def bring(name: str, source: Source) -> None:
             print(done.stdout + done.stderr)  # `pip install -v` shows it
             stop(f"{name} is not installed, and pip does not bring its sources ({source.package}); "
                  f"on Debian: apt-get install {source.debian}")
-        (SOURCES / name).mkdir(parents=True, exist_ok=True)
+        part = SOURCES / f"{name}.part"  # becomes `name` when all is there
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
         with tarfile.open(archives[0]) as archive:
             for member in archive:
                 if member.isfile() and pathlib.PurePath(member.name).parent.match(f"*/{source.folder}"):
                     member.name = pathlib.PurePath(member.name).name
-                    archive.extract(member, SOURCES / name)
+                    archive.extract(member, part)
+        shutil.rmtree(SOURCES / name, ignore_errors=True)
+        part.rename(SOURCES / name)
 
 
 def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
