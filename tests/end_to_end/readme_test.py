@@ -28,7 +28,8 @@ class Readme(unittest.TestCase):
         self.assertLessEqual(len(README.splitlines()), 150)
 
     def test_flags_are_known_to_the_program(self) -> None:
-        known = set(re.findall(r'"(--[a-z0-9-]+)"', (ROOT / "cli/train_flags.cc").read_text()))
+        sources = "\n".join((ROOT / name).read_text() for name in ("cli/train_flags.cc", "src/base/option_table.cc"))
+        known = set(re.findall(r'"(--[a-z0-9-]+)"', sources))
         known |= {"--help", "--install", "--prefix", "--build"}  # the last three are cmake's
         for page, text in PAGES.items():
             mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", "\n".join(in_backticks(text))))
