@@ -28,6 +28,9 @@ SEEDS_A_PROCESS = 25
 SECONDS_A_SEED = 60
 LEAST_SECONDS = 400
 SAY_EVERY_S = 60
+# What gtest prints for each repetition, whether it passes or not.
+EACH_TIME = re.compile(r"$|Repeating all tests|Note: |\[=+\]|\[  PASSED  \]")
+LONGEST_TEXT = 3000
 
 
 class Chunk(NamedTuple):
@@ -45,11 +48,19 @@ def run(program: pathlib.Path, chunk: Chunk) -> tuple[int, str]:
     command = [str(program), f"--gtest_random_seed={chunk.first}", f"--gtest_repeat={chunk.count}",
                "--gtest_brief=1", f"--gtest_filter={chunk.suite}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace",
+        done = subprocess.run(command, capture_output=True, check=False,
                               timeout=max(LEAST_SECONDS, SECONDS_A_SEED * chunk.count), env={**os.environ, "OMP_NUM_THREADS": "1"})
     except subprocess.TimeoutExpired as late:
-        return -1, f"{late.stdout or ''}\nhung"
-    return done.returncode, done.stdout + done.stderr
+        return 1, text_of(late.stdout, late.stderr, "hung")
+    signal = f"ended by signal {-done.returncode}" if done.returncode < 0 else ""
+    return done.returncode, text_of(done.stdout, done.stderr, signal)
+
+
+def text_of(output: bytes | None, errors: bytes | None, end: str) -> str:
+    """What gtest told of failures, apart from the program's own stderr, which may be long; then `end`."""
+    output_text, error_text = ((text or b"").decode(errors="replace") for text in (output, errors))
+    failures = "\n".join(line for line in output_text.splitlines() if not EACH_TIME.match(line))
+    return f"{failures[:LONGEST_TEXT]}\n{error_text[-LONGEST_TEXT:]}\n{end}"
 
 
 def main() -> int:
@@ -76,7 +87,7 @@ def main() -> int:
             if status:
                 seeds = sorted({int(seed) for seed in re.findall(r"late: seed (\d+)", text)}) or [chunk.first]
                 failed.update(seeds)
-                print(f"\nfailed: seeds {seeds}\n{text[-3000:]}\nagain: {program} "
+                print(f"\nfailed: seeds {seeds}\n{text}\nagain: {program} "
                       f"--gtest_random_seed={seeds[0]} --gtest_filter='{chunk.suite}'", flush=True)
             elif sys.stdout.isatty() or time.monotonic() - said > SAY_EVERY_S:
                 said = time.monotonic()
