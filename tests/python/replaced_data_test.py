@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""`x.data = y` where code of a Python class runs in the middle of it."""
+
+import faulthandler
+import unittest
+
+import spillway
+import torch
+
+import same_bits
+
+aten = torch.ops.aten
+
+
+class Wrapper(torch.Tensor):
+    """A wrapper subclass whose `detach` assigns `.data` of `Wrapper.other`, if there is one."""
+
+    other: torch.Tensor | None = None
+    assigned = 0
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> "Wrapper":
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner: torch.Tensor) -> None:
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, arguments=(), named=None):
+        if function is aten.detach.default and Wrapper.other is not None:
+            other, Wrapper.other = Wrapper.other, None
+            other.data = other.data.clone()
+            Wrapper.assigned += 1
+        bare = [value.inner if isinstance(value, Wrapper) else value for value in arguments]
+        result = function(*bare, **(named or {}))
+        return Wrapper(result) if function is aten.detach.default else result
+
+
+class Save(torch.autograd.Function):
+    """Saves a wrapper and a plain tensor beside its input."""
+
+    @staticmethod
+    def forward(ctx, x: torch.Tensor, wrapper: Wrapper, plain: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x, wrapper, plain)
+        return x * plain
+
+    @staticmethod
+    def backward(ctx, gradient: torch.Tensor):
+        _, wrapper, plain = ctx.saved_tensors
+        return gradient * plain + getattr(wrapper, "inner", wrapper), None, None
+
+
+class ReplacedData(same_bits.Case):
+    def gradient(self) -> torch.Tensor:
+        x = same_bits.noise(64, 64).requires_grad_()
+        wrapper, plain = Wrapper(same_bits.noise(64, 64)), same_bits.noise(64, 64)
+        out = Save.apply(x, wrapper, plain)
+        Wrapper.other = plain
+        wrapper.data = Wrapper(torch.full((64, 64), 3.0))
+        Wrapper.other = None
+        del wrapper, plain
+        out.sum().backward()
+        return x.grad
+
+    def test_data_assigned_while_data_are_assigned(self) -> None:
+        """A session does not call the wrapper's `detach`, as plain autograd does not; it once did, under its lock."""
+        faulthandler.dump_traceback_later(60, exit=True)  # and then hung
+        self.addCleanup(faulthandler.cancel_dump_traceback_later)
+        plain = self.gradient()
+        with spillway.session(torch.nn.Linear(1, 1), device_budget="1GiB", nvme=str(self.folder), min_tensor_bytes=1) as session:
+            under = self.gradient()
+        session.close()
+        self.assertEqual(Wrapper.assigned, 0)
+        self.assertEqual(same_bits.bits([under]), same_bits.bits([plain]))
+
+
+if __name__ == "__main__":
+    unittest.main()
