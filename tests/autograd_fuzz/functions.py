@@ -215,6 +215,24 @@ class SwapsWhatItUnpacked(torch.autograd.Function):
         return before + grad * again
 
 
+class SwapsItsInput(torch.autograd.Function):
+    """Other bytes for a tensor that Python may hold, and that other operators saved as well; once, since what a
+    recorded backward saved of it before does not see it (docs/limits.md)."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.cos()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        before = grad * x.sin()
+        x.data = x * 0.5
+        return before + grad * ctx.saved_tensors[0]
+
+
 class WritesUnseen(torch.autograd.Function):
     """Into a tensor of its own, through `.data` and through `set_`, which no version counts."""
 
@@ -310,7 +328,7 @@ class SavesSubclass:
 
 WITH_ONE = {each.__name__: each for each in (
     SavesOutput, SavesIntermediate, KeepsAttributes, MarksDirty, TwoOutputs, ReturnsView, GradInBackward,
-    WritesSaved, SwapsWhatItUnpacked, WritesUnseen, ResizesStorage, InfersInBackward, AsksInAThread, SavesSubclass,
-    RaisesForward, RaisesBackward)}
+    WritesSaved, SwapsWhatItUnpacked, SwapsItsInput, WritesUnseen, ResizesStorage, InfersInBackward, AsksInAThread,
+    SavesSubclass, RaisesForward, RaisesBackward)}
 WITH_TWO = {each.__name__: each for each in (SavesInputs, SetsUpContext)}
 ALL = WITH_ONE | WITH_TWO

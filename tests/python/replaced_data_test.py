@@ -3,7 +3,10 @@
 """`x.data = y` where code of a Python class runs in the middle of it."""
 
 import faulthandler
+import itertools
 import unittest
+from collections.abc import Callable
+from typing import Any
 
 import spillway
 import torch
@@ -51,6 +54,23 @@ class Save(torch.autograd.Function):
         return gradient * plain + getattr(wrapper, "inner", wrapper), None, None
 
 
+class Double(torch.autograd.Function):
+    """Its backward gives what it saved other data, and so whoever else saved or holds that tensor."""
+
+    @staticmethod
+    def forward(ctx, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(weight)
+        return x * weight
+
+    @staticmethod
+    def backward(ctx, gradient: torch.Tensor):
+        (weight,) = ctx.saved_tensors
+        weight.data = weight.data * 2
+        del weight
+        (again,) = ctx.saved_tensors
+        return gradient * again, gradient
+
+
 class ReplacedData(same_bits.Case):
     def gradient(self) -> torch.Tensor:
         x = same_bits.noise(64, 64).requires_grad_()
@@ -73,6 +93,40 @@ class ReplacedData(same_bits.Case):
         session.close()
         self.assertEqual(Wrapper.assigned, 0)
         self.assertEqual(same_bits.bits([under]), same_bits.bits([plain]))
+
+    def assert_as_plain(self, run: Callable[[], list[torch.Tensor]], **options: Any) -> None:
+        plain = run()
+        session = spillway.session(torch.nn.Linear(1, 1), device_budget="1GiB", nvme=str(self.folder),
+                                   **{"min_tensor_bytes": 1, **options})
+        with session:
+            under = run()
+        session.close()
+        self.assertEqual(same_bits.bits(under), same_bits.bits(plain))
+
+    def test_a_parameter_gets_what_backward_assigns(self) -> None:
+        def run() -> list[torch.Tensor]:
+            x = same_bits.noise(64, 64).requires_grad_()
+            weight = torch.nn.Parameter(same_bits.noise(64, 64, step=1))
+            Double.apply(x.sin(), weight).sum().backward()
+            return [x.grad, weight.grad, weight]
+        self.assert_as_plain(run)
+
+    def with_another_saver(self, is_held: bool, wants_grad: bool, is_small: bool) -> None:
+        """`sin` saved the same tensor, and its backward runs after the Function's."""
+        def run() -> list[torch.Tensor]:
+            x = same_bits.noise(64, 64).requires_grad_()
+            middle = x * 3 if wants_grad else same_bits.noise(64, 64, step=1)
+            out = Double.apply(x.mul(middle) + middle.sin(), middle)
+            held = [middle] if is_held else []
+            del middle
+            out.sum().backward()
+            return [x.grad, *held]
+        self.assert_as_plain(run, min_tensor_bytes=1 << 20 if is_small else 1)
+
+    def test_other_operators_that_saved_it_see_it(self) -> None:
+        for case in itertools.product((False, True), repeat=3):
+            with self.subTest(case):
+                self.with_another_saver(*case)
 
 
 if __name__ == "__main__":

@@ -57,8 +57,9 @@ class WatchedTensor final : public c10::TensorImpl {
         TensorImpl::release_resources();
     }
 
-    /// From now on a change counts.
-    void begin() {
+    /// From now on a change counts, until its maker forgets it.
+    void begin(std::uint64_t round) {
+        round_ = round;
         storage_at_first_ = storage().unsafeGetStorageImpl();
         keys_at_first_ = bits();
         dtype_at_first_ = dtype();
@@ -86,11 +87,12 @@ class WatchedTensor final : public c10::TensorImpl {
     void tell() {
         std::shared_ptr<HandedOut> const of = std::exchange(of_, nullptr);
         if (of != nullptr && has_storage() && !is_as_at_first()) {
-            of->changed(at::Tensor(like<TensorImpl>(*this)));
+            of->changed(at::Tensor(like<TensorImpl>(*this)), round_);
         }
     }
 
     std::shared_ptr<HandedOut> of_;
+    std::uint64_t round_ = 0;
     void const* storage_at_first_ = nullptr;
     std::vector<std::int64_t> sizes_at_first_;
     std::vector<std::int64_t> strides_at_first_;
@@ -182,17 +184,27 @@ at::Tensor HandedOut::again(bool is_wrapped, at::Tensor const& python) {
 }
 
 void HandedOut::began(c10::intrusive_ptr<c10::TensorImpl> const& watched) {
-    static_cast<WatchedTensor&>(*watched).begin();
     at::Tensor const tensor(watched);
     WeakTensor last(tensor.getIntrusivePtr());  // the one before goes after the lock
     std::lock_guard const lock(mutex_);
+    static_cast<WatchedTensor&>(*watched).begin(round_);
     std::swap(last_, last);
 }
 
-void HandedOut::changed(at::Tensor as_it_is) {
+void HandedOut::changed(at::Tensor as_it_is, std::uint64_t round) {
     at::Tensor before;  // goes after the lock
     std::lock_guard const lock(mutex_);
-    before = std::exchange(changed_, std::move(as_it_is));
+    if (round == round_) {
+        before = std::exchange(changed_, std::move(as_it_is));
+    }
+}
+
+at::Tensor HandedOut::forget() {
+    WeakTensor last{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+    std::lock_guard const lock(mutex_);
+    ++round_;
+    std::swap(last_, last);
+    return std::exchange(changed_, at::Tensor());
 }
 
 std::shared_ptr<HandedOut> made_by(at::Tensor const& tensor) {

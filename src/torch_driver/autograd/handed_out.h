@@ -9,8 +9,10 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace spillway {
 
@@ -23,6 +25,16 @@ namespace spillway {
 /// Thread  any
 class HandedOut : public std::enable_shared_from_this<HandedOut> {
   public:
+    using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+    /// `saved` is the tensor that was saved, as far as plain autograd would keep it itself.
+    explicit HandedOut(WeakTensor saved) : saved_(std::move(saved)) {}
+
+    /// The saved tensor: only its address counts, since it may have gone. Null: none to speak of.
+    [[nodiscard]] c10::TensorImpl const* saved() const { return saved_._unsafe_get_target(); }
+    /// Undefined: it has gone.
+    [[nodiscard]] at::Tensor living() const { return at::Tensor(saved_.lock()); }
+
     /// A tensor like `from`, whose end is watched. Where torch wraps what is unpacked into a
     /// variable of its own (`is_wrapped`), that variable is watched instead. It gets the Python
     /// class and attributes of `python`, if that is defined (under Python's lock then).
@@ -34,16 +46,20 @@ class HandedOut : public std::enable_shared_from_this<HandedOut> {
     /// lives, or what its user made of it. Undefined: the saved tensor is as it was.
     [[nodiscard]] at::Tensor again(bool is_wrapped, at::Tensor const& python = {});
 
+    /// The saved tensor was given other data elsewhere: what was made before does not count any
+    /// more. Returns a tensor that was kept for it, to be freed without locks.
+    [[nodiscard]] at::Tensor forget();
+
   private:
     friend class WatchedTensor;
     void began(c10::intrusive_ptr<c10::TensorImpl> const& watched);
-    void changed(at::Tensor as_it_is);
+    void changed(at::Tensor as_it_is, std::uint64_t round);
 
-    using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
-
+    WeakTensor const saved_;
     std::mutex mutex_;
     WeakTensor last_{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
     at::Tensor changed_;
+    std::uint64_t round_ = 0;  ///< how often it forgot
 };
 
 /// What made `tensor`; null where none did, or where it is not watched any more.

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -36,15 +37,16 @@ Watchers& watchers() {
     return *known;
 }
 
-bool is_saved(at::Tensor const& tensor) {
+bool is_saved(c10::TensorImpl const* saved, HandedOut const* by) {
     std::lock_guard const lock(watchers().mutex);
     return std::any_of(watchers().all.begin(), watchers().all.end(), [&](SavedTensors* watcher) {
-        return watcher->has_saved(tensor);
+        return watcher->has_saved(saved, by);
     });
 }
 
-void report(at::Tensor const& tensor) {
-    if (!is_saved(tensor)) {
+/// `tensor` was given other data: `saved` itself, or what `by` handed out for it.
+void report(at::Tensor const& tensor, c10::TensorImpl const* saved, HandedOut const* by) {
+    if (!is_saved(saved, by)) {
         return;
     }
     // Made without a lock: of a wrapper subclass that runs Python, which may assign `.data` itself.
@@ -53,7 +55,7 @@ void report(at::Tensor const& tensor) {
     std::vector<at::Tensor> ended;  // goes after the lock: freeing runs foreign code
     std::lock_guard const lock(watchers().mutex);
     for (SavedTensors* const watcher : watchers().all) {
-        watcher->data_was_replaced(tensor, now, ended);
+        watcher->data_was_replaced(saved, by, now, ended);
     }
 }
 
@@ -71,12 +73,16 @@ class SeesSetData final : public VariableHooksInterface {
 
     void set_data(TensorBase const& self, TensorBase const& data) const override {
         torchs_->set_data(self, data);
+        at::Tensor const tensor(self);
+        if (std::shared_ptr<HandedOut> const by = made_by(tensor); by != nullptr) {
+            set_data_of_saved(tensor, data, *by);
+            return;
+        }
         // A hook refers weakly to what it stands for, and shares its version counter; others may,
-        // too. Of what was handed out, its watcher keeps what became of it.
+        // too.
         c10::TensorImpl const& impl = *self.unsafeGetTensorImpl();
-        if (self.weak_use_count() > kNoWeakReference && !impl.unique_version() &&
-            made_by(at::Tensor(self)) == nullptr) {
-            report(at::Tensor(self));
+        if (self.weak_use_count() > kNoWeakReference && !impl.unique_version()) {
+            report(tensor, &impl, nullptr);
         }
     }
 
@@ -132,6 +138,18 @@ class SeesSetData final : public VariableHooksInterface {
     }
 
   private:
+    /// `tensor` was handed out for a saved tensor, and was given `data`: in plain autograd it is
+    /// the saved tensor itself. `by` keeps for its own hook what became of it.
+    void set_data_of_saved(at::Tensor const& tensor, TensorBase const& data, HandedOut const& by)
+        const {
+        at::Tensor const living = by.living();
+        if (living.defined()) {
+            set_data(living, data);
+        } else if (by.saved() != nullptr) {
+            report(tensor, by.saved(), &by);
+        }
+    }
+
     VariableHooksInterface* const torchs_;
 };
 

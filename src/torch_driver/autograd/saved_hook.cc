@@ -114,24 +114,29 @@ at::Tensor SavedHook::call_unpack_hook() {
             "This is not supported, please use out-of-place `.detach()` instead"
         );
         check_gradient_wanted(original);
-        if (is_another_now(original)) {
-            return original;
-        }
-    } else if (at::Tensor became = is_own_output ? at::Tensor() : what_became_of_it();
+    } else if (at::Tensor became = is_own_output ? at::Tensor() : what_became_of_unpacked();
                became.defined()) {
         return became;
     }
     bool const is_of_torch = is_asked_by_torch();
+    if (original.defined() && is_another_now(original)) {
+        return is_wrapped_ ? hand_out(original, original, is_of_torch, true) : original;
+    }
+    if (!original.defined() && !is_own_output && replaced_by_.defined()) {
+        return hand_out(replaced_by_, original, is_of_torch, true);
+    }
     at::Tensor tensor = value_.valid() ? session_->bring_back(*this, is_of_torch) : kept_;
     // A leaf that lives is what plain autograd gives back.
     bool const is_leaf = original.defined() && origin_.node == nullptr;
     if (is_leaf && !is_wrapped_) {
         return original;
     }
-    return hand_out(is_leaf ? original : std::move(tensor), original, is_of_torch);
+    return hand_out(is_leaf ? original : std::move(tensor), original, is_of_torch, false);
 }
 
-at::Tensor SavedHook::hand_out(at::Tensor tensor, at::Tensor const& original, bool is_of_torch) {
+at::Tensor SavedHook::hand_out(
+    at::Tensor tensor, at::Tensor const& original, bool is_of_torch, bool is_replaced
+) {
     bool const is_plain = session_->saved_tensors().eligibility().is_plain(tensor);
     at::Tensor python;  // whose class and attributes it gets
     // Plain autograd gives a node its own output back as a bare tensor.
@@ -146,18 +151,18 @@ at::Tensor SavedHook::hand_out(at::Tensor tensor, at::Tensor const& original, bo
         }
     }
     std::shared_ptr<HandedOut> out = handed_out_.load();
-    if (out != nullptr) {
+    if (out != nullptr && !(is_replaced && original.defined())) {
         if (at::Tensor again = out->again(is_wrapped_, python); again.defined()) {
             return again;
         }
     }
-    bool const is_itself = !is_wrapped_ && !value_.valid();   // as plain autograd keeps it
-    bool const is_new_each_time = is_output_ && is_wrapped_;  // there, too
+    bool const is_itself = !is_wrapped_ && !value_.valid() && !is_replaced;  // as in plain autograd
+    bool const is_new_each_time = is_output_ && is_wrapped_;                 // there, too
     if (is_of_torch || is_itself || is_new_each_time || !is_plain) {
         return tensor;
     }
     if (out == nullptr) {
-        auto fresh = std::make_shared<HandedOut>();
+        auto fresh = std::make_shared<HandedOut>(original_);
         out = handed_out_.compare_exchange_strong(out, fresh) ? fresh : out;
     }
     return out->make(tensor, is_wrapped_, python);
@@ -194,9 +199,9 @@ bool SavedHook::is_output_of_node_that_runs() const {
     return origin_.number == node.sequence_nr() && *origin_.node == typeid(node);
 }
 
-at::Tensor SavedHook::what_became_of_it() const {
+at::Tensor SavedHook::what_became_of_unpacked() const {
     if (replaced_by_.defined()) {
-        return replaced_by_;
+        return {};
     }
     at::Tensor const now =
         made_by_ == nullptr || is_output_ ? at::Tensor() : made_by_->again(false);

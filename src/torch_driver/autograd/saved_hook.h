@@ -65,15 +65,16 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     /// The saved variable was given another storage or view since (`x.data = y`), as FSDP does
     /// with parameters; plain autograd sees that one.
     [[nodiscard]] bool is_another_now(at::Tensor const& original) const;
-    /// The same, of one that has gone since.
-    [[nodiscard]] at::Tensor what_became_of_it() const;
+    /// What an unpack had made was saved, and has gone since: what its user made of it, if
+    /// anything.
+    [[nodiscard]] at::Tensor what_became_of_unpacked() const;
     /// The node that runs made the saved tensor, and others after itself, so that `is_output_` does
     /// not tell (a Function that records a graph in its forward).
     [[nodiscard]] bool is_output_of_node_that_runs() const;
     /// What the hook stands for, to the code that asks; `is_of_torch`: it only reads. `original`
-    /// may be undefined.
+    /// may be undefined; `is_replaced`: `tensor` is what the saved one became.
     [[nodiscard]] at::Tensor hand_out(
-        at::Tensor tensor, at::Tensor const& original, bool is_of_torch
+        at::Tensor tensor, at::Tensor const& original, bool is_of_torch, bool is_replaced
     );
 
     std::shared_ptr<TorchSession> session_;  ///< a session lives as long as its graphs

@@ -207,10 +207,13 @@ void SavedTensors::forget_passed(SavedHook& hook) noexcept {
 }
 
 /// Called with the mutex held.
-std::vector<SavedHook*> SavedTensors::hooks_of(at::Tensor const& tensor) const {
+std::vector<SavedHook*> SavedTensors::hooks_of(
+    c10::TensorImpl const* saved, HandedOut const* but_for
+) const {
     std::vector<SavedHook*> found;
     auto const add = [&](SavedHook* hook) {
-        if (hook->original_._unsafe_get_target() == tensor.unsafeGetTensorImpl()) {
+        if (hook->original_._unsafe_get_target() == saved &&
+            (but_for == nullptr || hook->handed_out_.load().get() != but_for)) {
             found.push_back(hook);
         }
     };
@@ -221,22 +224,28 @@ std::vector<SavedHook*> SavedTensors::hooks_of(at::Tensor const& tensor) const {
     return found;
 }
 
-bool SavedTensors::has_saved(at::Tensor const& tensor) const {
+bool SavedTensors::has_saved(c10::TensorImpl const* saved, HandedOut const* by) const {
     std::lock_guard const lock(mutex_);
-    return !hooks_of(tensor).empty();
+    return !hooks_of(saved, by).empty();
 }
 
 void SavedTensors::data_was_replaced(
-    at::Tensor const& tensor, at::Tensor const& now, std::vector<at::Tensor>& ended
+    c10::TensorImpl const* saved,
+    HandedOut const* by,
+    at::Tensor const& now,
+    std::vector<at::Tensor>& ended
 ) {
     std::lock_guard const lock(mutex_);
-    for (SavedHook* const hook : hooks_of(tensor)) {
+    for (SavedHook* const hook : hooks_of(saved, by)) {
         // What was saved may be back.
         bool const is_saved =
-            tensor.has_storage() &&
-            tensor.storage().unsafeGetStorageImpl() == hook->storage_._unsafe_get_target() &&
-            is_view_of_saved(*hook, tensor);
+            now.has_storage() &&
+            now.storage().unsafeGetStorageImpl() == hook->storage_._unsafe_get_target() &&
+            is_view_of_saved(*hook, now);
         ended.push_back(std::exchange(hook->replaced_by_, is_saved ? at::Tensor() : now));
+        if (std::shared_ptr<HandedOut> const out = hook->handed_out_.load(); out != nullptr) {
+            ended.push_back(out->forget());
+        }
     }
 }
 
