@@ -120,7 +120,7 @@ tsan: packages ## The core's tests under ThreadSanitizer
 	@$(counts) build/tsan
 
 .PHONY: check
-check: packages ## Format, layers, sizes, lints, types, the tools' own tests, each header alone
+check: packages ## Format, layers, sizes, lints, locks, types, the tools' own tests, each header alone
 	@tools/setup.sh tools >/dev/null
 	@python3 tools/check.py
 .PHONY: check-fast

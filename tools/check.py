@@ -7,6 +7,7 @@ import argparse
 import subprocess
 import sys
 import unittest
+from collections.abc import Callable
 
 import check_docs
 import check_layers
@@ -58,6 +59,13 @@ def check_tools() -> list[str]:
     return [f"{test}: {text}" for test, text in result.failures + result.errors]
 
 
+FAST: dict[str, Callable[[], list[str]]] = {
+    "format": check_format, "layers": check_layers.check, "sizes": check_sizes.check, "lints": check_lints.check,
+    "types": check_types}
+SLOW: dict[str, Callable[[], list[str]]] = {
+    "locks": check_locks.check, "docs": check_docs.check, "tools": check_tools, "headers": check_headers}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fast", action="store_true", help="format, layers, sizes, lints and types only")
@@ -67,10 +75,7 @@ def main() -> int:
         faults = check_format(fix=True)
         print("\n".join(faults), end="\n" if faults else "")
         return 1 if faults else 0
-    checks = {"format": check_format, "layers": check_layers.check, "sizes": check_sizes.check,
-              "lints": check_lints.check, "types": check_types}
-    if not options.fast:
-        checks |= {"docs": check_docs.check, "tools": check_tools, "headers": check_headers}
+    checks = FAST if options.fast else FAST | SLOW
     failed = 0
     for name, check in checks.items():
         faults = check()

@@ -26,54 +26,55 @@ std::vector<ModuleBytes> by_module(DeviceNow const& now, PeakWatch::Modules cons
 }  // namespace
 
 void PeakWatch::look(std::int64_t used_bytes, DeviceNow now) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (!wants(used_bytes)) {
         return;  // another thread has looked meanwhile
     }
-    bool const has_risen = used_bytes > highest_bytes_ + highest_bytes_ / kPartsOfStep;
-    passes_to_look_ = has_risen ? kPassesToLook : passes_to_look_;
-    highest_bytes_ = std::max(highest_bytes_, used_bytes);
-    next_bytes_ = highest_bytes_ + highest_bytes_ / kPartsOfStep;
-    at_peak_ = std::move(now);
-    is_new_ = true;
+    bool const has_risen = used_bytes > looks_.highest_bytes + looks_.highest_bytes / kPartsOfStep;
+    looks_.passes_to_look = has_risen ? kPassesToLook : looks_.passes_to_look;
+    looks_.highest_bytes = std::max(looks_.highest_bytes, used_bytes);
+    next_bytes_ = looks_.highest_bytes + looks_.highest_bytes / kPartsOfStep;
+    looks_.at_peak = std::move(now);
+    looks_.is_new = true;
 }
 
 bool PeakWatch::has_new_look() const {
-    std::lock_guard const lock(mutex_);
-    return is_new_;
+    MutexLock const lock(mutex_);
+    return looks_.is_new;
 }
 
 void PeakWatch::name_modules(Modules const& modules) {
-    std::lock_guard const lock(mutex_);
-    saved_ = by_module(at_peak_, modules);
-    at_peak_.saved.clear();
-    is_new_ = false;
+    MutexLock const lock(mutex_);
+    looks_.saved = by_module(looks_.at_peak, modules);
+    looks_.at_peak.saved.clear();
+    looks_.is_new = false;
 }
 
 void PeakWatch::begin_pass(std::function<Modules()> const& modules) {
     if (has_new_look()) {
         name_modules(modules());
     }
-    std::lock_guard const lock(mutex_);
-    std::int64_t const step_bytes = highest_bytes_ / kPartsOfStep;
-    bool const looks_again = passes_to_look_ > 0;
-    passes_to_look_ -= looks_again ? 1 : 0;
-    next_bytes_ = highest_bytes_ + (looks_again ? -step_bytes : step_bytes);
+    MutexLock const lock(mutex_);
+    std::int64_t const step_bytes = looks_.highest_bytes / kPartsOfStep;
+    bool const looks_again = looks_.passes_to_look > 0;
+    looks_.passes_to_look -= looks_again ? 1 : 0;
+    next_bytes_ = looks_.highest_bytes + (looks_again ? -step_bytes : step_bytes);
 }
 
 PeakSplit PeakWatch::split(std::int64_t peak_bytes, std::function<Modules()> const& modules) const {
     Modules const known = has_new_look() ? modules() : Modules();
-    std::lock_guard const lock(mutex_);
-    auto const owned = [this](OwnedKind kind) {
-        return at_peak_.owned[static_cast<std::size_t>(kind)];
+    MutexLock const lock(mutex_);
+    OwnedBytes const& at_peak = looks_.at_peak.owned;
+    auto const owned = [&at_peak](OwnedKind kind) {
+        return at_peak[static_cast<std::size_t>(kind)];
     };
     PeakSplit split{
         .parameter_bytes = owned(OwnedKind::parameter),
         .buffer_bytes = owned(OwnedKind::buffer),
         .gradient_bytes = owned(OwnedKind::gradient),
         .optimizer_state_bytes = owned(OwnedKind::optimizer_state),
-        .saved = is_new_ ? by_module(at_peak_, known) : saved_,
-        .read_ahead_bytes = at_peak_.read_ahead_bytes};
+        .saved = looks_.is_new ? by_module(looks_.at_peak, known) : looks_.saved,
+        .read_ahead_bytes = looks_.at_peak.read_ahead_bytes};
     fit_to_peak(split, peak_bytes);
     return split;
 }
