@@ -64,9 +64,8 @@ void PeakWatch::begin_pass(std::function<Modules()> const& modules) {
 PeakSplit PeakWatch::split(std::int64_t peak_bytes, std::function<Modules()> const& modules) const {
     Modules const known = has_new_look() ? modules() : Modules();
     MutexLock const lock(mutex_);
-    OwnedBytes const& at_peak = looks_.at_peak.owned;
-    auto const owned = [&at_peak](OwnedKind kind) {
-        return at_peak[static_cast<std::size_t>(kind)];
+    auto const owned = [this](OwnedKind kind) SPILLWAY_REQUIRES(mutex_) {
+        return looks_.at_peak.owned[static_cast<std::size_t>(kind)];
     };
     PeakSplit split{
         .parameter_bytes = owned(OwnedKind::parameter),
