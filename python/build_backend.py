@@ -53,6 +53,8 @@ def torch_version() -> str:
     found = subprocess.run([sys.executable, "-I", str(ROOT / "tools" / "find_torch.py")],
                            capture_output=True, text=True, check=False)
     if found.returncode:
+        if found.stderr:
+            stop(found.stderr.strip())
         stop("there is no torch in this environment; install torch 2.11 to 2.15 into it first")
     version = found.stdout.split(";")[0]
     parts = re.match(r"2\.(\d+)\.", version)

@@ -32,6 +32,13 @@ class Required(unittest.TestCase):
         oldest, newest = (int(re.search(rf"k{which}Minor=(\d+)", script).group(1)) for which in ("Oldest", "Newest"))
         self.assertEqual(self.required("sdist"), [f"torch>=2.{oldest},<2.{newest + 1}"])
 
+    def test_a_pre_release_stops_the_build_before_pip_would_replace_it(self) -> None:
+        told = mock.Mock(returncode=1, stdout="", stderr="torch 2.13.0a0 is a pre-release, and a release is needed\n")
+        with mock.patch.object(build_backend.subprocess, "run", return_value=told), \
+                mock.patch.object(build_backend, "stop", side_effect=SystemExit) as stop, self.assertRaises(SystemExit):
+            build_backend.torch_version()
+        stop.assert_called_once_with("torch 2.13.0a0 is a pre-release, and a release is needed")
+
 
 if __name__ == "__main__":
     unittest.main()
