@@ -4,7 +4,9 @@
 # The only entry point. Every target sets up and builds what it needs, also in a fresh clone.
 #
 #   TORCH=2.11.0           another torch than the default one (2.15.0), in a build folder of its own
-#   SPILLWAY_PYTHON=path   a Python whose torch is to be used; no torch is downloaded then
+#   SPILLWAY_PYTHON=path   a Python whose torch is to be used; no torch is downloaded then, unless TORCH=
+#                          asks for another version. What the checks use (tools/requirements.txt,
+#                          tools/site/requirements.txt) is downloaded into .venv all the same
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -47,7 +49,7 @@ packages:
 	@tools/setup.sh packages build check
 
 .PHONY: setup
-setup: packages ## Install what is missing: Debian packages, torch into .venv
+setup: packages ## Install what is missing: Debian packages; into .venv torch and what the checks use
 	@tools/setup.sh tools >/dev/null
 	@tools/setup.sh docs >/dev/null
 	@tools/setup.sh torch $(TORCH) >/dev/null

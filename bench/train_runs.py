@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MIB = 1 << 20
@@ -47,12 +47,18 @@ class Programs(NamedTuple):
     plain: list[str]      # the same loop on stock torch, Spillway's library not loaded
 
 
+def stop(why: str) -> NoReturn:
+    """Nothing to measure: one line, exit code 2."""
+    print(why, file=sys.stderr, flush=True)
+    sys.exit(2)
+
+
 def programs(build: pathlib.Path) -> Programs:
     spillway = build / "bin" / "spillway"
     plain = build / "bench" / "plain_train"
     for program in (spillway, plain):
         if not program.exists():
-            sys.exit(f"{program} is not built; `make build` builds it")
+            stop(f"{program} is not built; `make build` builds it")
     return Programs([str(spillway), "train"], [str(plain)])
 
 
@@ -75,7 +81,12 @@ def train(name: str, command: Sequence[str], flags: Sequence[str], folder: pathl
         except BaseException:
             child.kill()
             raise
-    results = json.loads(file.read_text()) if file.exists() else {}
+    if child.returncode < 0:
+        lines.append(f"ended by signal {-child.returncode} ({signal.strsignal(-child.returncode)})")
+    try:
+        results = json.loads(file.read_text())
+    except (OSError, ValueError):  # none, or half of one
+        results = {}
     return Run(name, child.returncode == 0 and bool(results.get("ok")), lines, results)
 
 

@@ -5,7 +5,7 @@
 #
 #   spillway_folder(tier DEPS base LIBS uring xxhash)   src/tier/*.cc -> spillway_tier (+ _test)
 #   spillway_shared_folder(...)                         the same, as a shared library
-#   spillway_tests(faults DEPS tier mover)              *_test.cc here -> spillway_faults_test
+#   spillway_tests(golden DEPS tier mover)              *_test.cc here -> spillway_golden_test
 #   spillway_program(spillway DEPS base LIBS cli11)     *.cc here -> bin/spillway
 #   spillway_benches(DEPS tier LIBS ...)                every *_bench.cc here -> bin/<name>
 #
@@ -18,7 +18,7 @@ function(spillway_add_subdirectory dir)
   endif()
 endfunction()
 
-# The sources of this folder and of its rooms (folders in it): `out_sources` are what ships,
+# The sources of this folder and of the folders in it: `out_sources` are what ships,
 # `out_tests` are *_test.cc. Neither has those that match SPILLWAY_LEFT_OUT, where the folder sets it.
 function(spillway_glob out_sources out_tests)
   set(here ${CMAKE_CURRENT_SOURCE_DIR})

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from scikit_build_core import build
@@ -52,12 +53,30 @@ def torch_version() -> str:
     found = subprocess.run([sys.executable, "-I", str(ROOT / "tools" / "find_torch.py")],
                            capture_output=True, text=True, check=False)
     if found.returncode:
+        if found.stderr:
+            stop(found.stderr.strip())
         stop("there is no torch in this environment; install torch 2.11 to 2.15 into it first")
     version = found.stdout.split(";")[0]
     parts = re.match(r"2\.(\d+)\.", version)
     if parts is None or int(parts.group(1)) not in SUPPORTED:
         stop(f"torch {version} is installed, and torch 2.11 to 2.15 is needed")
     return version
+
+
+class TorchRequirement:
+    """The `dependencies` of pyproject.toml. `import spillway` refuses any torch but the one that it was built for, so a
+    wheel requires that release (`==2.15.0` is satisfied by 2.15.0+cu130, too); the sources build for several."""
+
+    def build_state(self, state: str) -> None:
+        self.of_sources = state == "sdist"
+
+    def dynamic_metadata(self, settings: Mapping[str, Any], project: Mapping[str, Any]) -> dict[str, Any]:
+        wanted = f">=2.{SUPPORTED.start},<2.{SUPPORTED.stop}" if self.of_sources else f"=={torch_version()}"
+        return {"dependencies": [f"torch{wanted}"]}
+
+    def dynamic_wheel(self, settings: Mapping[str, Any]) -> dict[str, bool]:
+        """Which fields of a wheel may differ from those of its source distribution."""
+        return {"dependencies": True}
 
 
 def compiler() -> str:

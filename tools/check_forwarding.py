@@ -71,6 +71,8 @@ def check(include: pathlib.Path) -> list[str]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sources.stop("usage: tools/check_forwarding.py INCLUDE_FOLDER, that of a torch")
     FOUND = check(pathlib.Path(sys.argv[1]))
     print("\n".join(FOUND) if FOUND else "forwarding: no fault")
     sys.exit(1 if FOUND else 0)

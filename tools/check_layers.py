@@ -28,10 +28,17 @@ class Rules:
                 table[folder.lstrip("!").strip()] = set(names.split())
 
     def circles(self) -> list[str]:
-        """Pairs of folders that may include each other: the picture would be none."""
+        """Pairs of folders that may include each other: then neither is above the other."""
         return [f"layers.txt: {a} and {b} may include each other"
                 for a, names in self.allowed.items() for b in names
                 if a < b and a in self.allowed.get(b, set())]
+
+
+    def missing(self, root: pathlib.Path) -> list[str]:
+        """Folders that the tree does not have, or no longer."""
+        named = {*self.allowed, *self.forbidden, *(name for names in self.allowed.values() for name in names)} - {"torch"}
+        return [f"layers.txt: there is no folder {name}" for name in sorted(named)
+                if not name.startswith("<") and not (root / "src" / name).is_dir() and not (root / name).is_dir()]
 
 
 def folder_of(path: str) -> str:
@@ -71,7 +78,7 @@ def faults(path: str, text: str, rules: Rules) -> list[str]:
 
 def check() -> list[str]:
     rules = Rules((sources.ROOT / "tools/layers.txt").read_text())
-    found = rules.circles()
+    found = rules.circles() + rules.missing(sources.ROOT)
     for path in sources.cpp_files():
         found += faults(path, (sources.ROOT / path).read_text(errors="replace"), rules)
     return found

@@ -1,5 +1,7 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
+import pathlib
+import tempfile
 import unittest
 
 import check_layers
@@ -33,6 +35,14 @@ class CheckLayers(unittest.TestCase):
 
     def test_circle_in_the_table(self) -> None:
         self.assertEqual(len(check_layers.Rules("a: b\nb: a\n").circles()), 1)
+
+    def test_a_folder_that_is_gone_is_a_fault(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for path in ("src/base", "cli"):
+                (pathlib.Path(folder) / path).mkdir(parents=True)
+            rules = check_layers.Rules("base: torch <vector>\ncli: base compute\nprobe: base\n!cli: <thread>\n")
+            self.assertEqual(rules.missing(pathlib.Path(folder)),
+                             ["layers.txt: there is no folder compute", "layers.txt: there is no folder probe"])
 
 
 if __name__ == "__main__":

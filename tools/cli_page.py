@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/cli.md from what `spillway --help` prints: tools/cli_page.py [PROGRAM]."""
+"""Writes docs/cli.md from what `spillway --help` prints."""
 
+import argparse
+import pathlib
 import subprocess
 import sys
 
@@ -19,7 +21,10 @@ This page is what `--help` prints; `tools/cli_page.py` writes it.
 
 
 def _help(program: str, *subcommand: str) -> str:
-    done = subprocess.run([program, *subcommand, "--help"], capture_output=True, text=True, check=True)
+    command = [program, *subcommand, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sources.stop(f"`{' '.join(command)}` ended with {done.returncode}: {done.stderr.strip()[-500:]}")
     return done.stdout.strip()
 
 
@@ -32,8 +37,11 @@ def page(program: str) -> str:
 
 
 def main() -> int:
-    program = sys.argv[1] if len(sys.argv) > 1 else str(sources.ROOT / "build/bin/spillway")
-    PAGE.write_text(page(program))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program", nargs="?", type=pathlib.Path, default=sources.ROOT / "build/bin/spillway",
+                        help="default: build/bin/spillway, which `make build` leaves")
+    program = sources.built(parser.parse_args().program, "make build")
+    PAGE.write_text(page(str(program)))
     return 0
 
 

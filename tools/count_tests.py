@@ -10,9 +10,12 @@ import subprocess
 import sys
 
 import counts
+import sources
 
 
 def main() -> int:
+    if len(sys.argv) < 2 or not (pathlib.Path(sys.argv[1]) / "CTestTestfile.cmake").exists():
+        sources.stop("usage: tools/count_tests.py FOLDER [ctest option...], FOLDER as tools/build.sh makes it: build/core-debug")
     folder = pathlib.Path(sys.argv[1]).resolve()
     reports = folder / "results"
     shutil.rmtree(reports, ignore_errors=True)

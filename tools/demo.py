@@ -12,14 +12,17 @@ Every run is a process of its own, on the same seed, text and number of threads:
 
 spillway and plain then run a second time, in this order, so that a machine that slows down or
 speeds up meanwhile does so for both; a run's seconds a step are the median of its two runs, each
-without its first step. Where plain's two runs differ by more than 2 %, the machine is unsteady: it says
-so, and times are not judged. Writes demo.json, prints one table, and fails naming what is not as promised.
+without its first step. Where plain's two runs differ by more than 2 %, the machine is too busy to compare
+times: it says so, and judges the rest. Writes demo.json, prints one table, and fails naming what is not as
+promised (exit code 1). Where it cannot begin or go on, it says why in one line (exit code 2).
 """
 
 import argparse
 import json
+import os
 import pathlib
 import re
+import shutil
 import sys
 from typing import Any, NamedTuple
 
@@ -27,7 +30,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "bench")
 
 import common  # noqa: E402
 from train_runs import (MIB, Programs, Run, add_flags, losses_equal, programs, scratch,  # noqa: E402
-                        shared_flags, train, usual_seconds)
+                        shared_flags, stop, train, usual_seconds)
 
 STEPS, COUNTED_STEPS, LEAST_STEPS = 6, 2, 5
 # Some 3 s a step on two cores, for 26 steps in all; saved tensors are nine tenths of its memory.
@@ -39,6 +42,7 @@ PROCESS_SLACK_BYTES = 64 * MIB
 WRITTEN_SHARE = 0.8
 STATE_SHARE_BAR = 0.15
 STATE_BYTES_A_PARAMETER = 16  # fp32: itself, its gradient, AdamW's two moments
+INTERRUPTED = 130
 
 
 class Demo(NamedTuple):
@@ -69,29 +73,54 @@ class Demo(NamedTuple):
         return self.plain_spread is not None and self.plain_spread <= STEADY
 
 
+class Runs:
+    """Starts one run after the other, and says which of how many begins."""
+
+    def __init__(self, pairs: int, folder: pathlib.Path) -> None:
+        self.all, self.begun, self.folder = 2 + 2 * max(pairs, 1), 0, folder
+
+    def run(self, name: str, what: str, command: list[str], flags: list[str]) -> Run:
+        self.begun += 1
+        print(f"\nrun {self.begun} of {self.all}, {name}: {what}", file=sys.stderr, flush=True)
+        return train(name, command, flags, self.folder)
+
+
 def run_all(options: argparse.Namespace, program: Programs, folder: pathlib.Path) -> Demo:
     flags = shared_flags(options, options.steps)
     nvme = folder / "nvme"
     nvme.mkdir()
     cap = ["--device-budget", options.cap, "--nvme", str(nvme)]
+    runs = Runs(options.pairs, folder)
 
     def plain() -> Run:
-        return train("plain", program.plain, flags, folder)
+        return runs.run("plain", "stock torch, no cap", program.plain, flags)
 
     def spillway() -> Run:
-        return train("spillway", program.spillway, [*flags, *cap], folder)
+        return runs.run("spillway", f"under {options.cap}", program.spillway, [*flags, *cap])
 
-    print("count: plain training's allocator peak, in a run of its own", file=sys.stderr, flush=True)
-    count = train("count", program.spillway,
-                  [*shared_flags(options, COUNTED_STEPS), "--count-allocations"], folder)
+    count = runs.run("count", f"{COUNTED_STEPS} steps that count what plain training allocates", program.spillway,
+                     [*shared_flags(options, COUNTED_STEPS), "--count-allocations"])
+    if not count.ok:
+        stop(f"demo: count failed: {count.error_text}")
+    if lack := lacking_room(folder, count.allocator_peak_bytes or 0):
+        stop(f"demo: {lack}")
     plains = [plain()]
-    capped = train("plain_capped", program.spillway, [*flags, *cap, "--policy", "keep_all"], folder)
+    capped = runs.run("plain_capped", f"nothing may leave, under {options.cap}: it has to fail", program.spillway,
+                      [*flags, *cap, "--policy", "keep_all"])
     spillways = [spillway()]
     if options.pairs > 1 and plains[0].ok and spillways[0].ok:
         for turn in range(1, options.pairs):
             for side, run in ((spillways, spillway), (plains, plain))[:: 1 if turn % 2 else -1]:
                 side.append(run())
     return Demo(common.parse_size(options.cap), options.steps, count, plains, capped, spillways)
+
+
+def lacking_room(folder: pathlib.Path, wanted: int) -> str:
+    """Why saved tensors may not fit on the disk of `folder`; all that plain training allocates is enough."""
+    free = shutil.disk_usage(folder).free
+    if free >= wanted:
+        return ""
+    return f"{folder.parent} has {size(free)} free, and {size(wanted)} are needed; name another disk: --folder DIR"
 
 
 def broken(demo: Demo) -> list[str]:
@@ -126,8 +155,10 @@ def unsteady(demo: Demo) -> str:
     if demo.steady:
         return ""
     spread = demo.plain_spread
-    why = "plain ran once" if spread is None else f"plain's runs differ by {spread:.0%}"
-    return f"{why}; times are judged where two of them differ by at most {STEADY:.0%}"
+    why = ("plain ran once, so nothing tells how steady this machine is" if spread is None else
+           f"two runs of plain differ by {spread:.0%} (at most {STEADY:.0%} is steady), so this machine is too busy to "
+           "compare times; run it again when nothing else runs")
+    return f"{why}. The seconds and the ratio are not judged; losses, memory and bytes are"
 
 
 def broken_bounds(run: Run, cap: int, plain_peak: int) -> list[str]:
@@ -194,7 +225,7 @@ def table(demo: Demo, told: dict[str, Any]) -> str:
             (plain, "none", f"{len(plain['losses'] or [])} steps", "1"),
             (capped, size(demo.cap_bytes), "failed" if not capped["ok"] else "trained", "-"),
             (spillway, size(demo.cap_bytes), "equal" if equal else "DIFFER",
-             "-" if ratio is None else f"{ratio:.3f}")):
+             "-" if ratio is None else f"{ratio:.3f}" if demo.steady else f"({ratio:.3f})")):
         seconds = run["step_seconds"]
         rows.append([run["name"], cap, losses,
                      *(size(run[key]) for key in ("allocator_peak_bytes", "process_peak_bytes",
@@ -209,22 +240,39 @@ def size(size_bytes: float | None) -> str:
     return "-" if size_bytes is None else f"{size_bytes / MIB:,.0f} MiB"
 
 
-def main() -> int:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add_flags(parser, CAP)
-    parser.add_argument("--steps", type=int, default=STEPS, metavar="N", help="a run (default %(default)s)")
+    parser.add_argument("--steps", type=int, default=STEPS, metavar="N",
+                        help=f"a run, at least {LEAST_STEPS} (default %(default)s)")
     parser.add_argument("--pairs", type=int, default=2, metavar="N",
                         help="times that plain and spillway run (default %(default)s)")
     parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path("demo.json"), metavar="FILE",
                         help="default %(default)s")
     options = parser.parse_args()
     options.flags = options.flags or MODEL
-    with scratch(options) as folder:
-        demo = run_all(options, programs(options.build), pathlib.Path(folder))
+    return options
+
+
+def check_arguments(options: argparse.Namespace) -> None:
+    """Before minutes of training, what would end it."""
+    if options.steps < LEAST_STEPS:
+        stop(f"demo: --steps {options.steps}: at least {LEAST_STEPS} are needed")
+    try:
+        common.parse_size(options.cap)
+    except ValueError:
+        stop(f"demo: --cap: '{options.cap}' is not a size; write it as {CAP}")
+    place = options.json if options.json.exists() else options.json.absolute().parent
+    if options.json.is_dir() or not os.access(place, os.W_OK):
+        stop(f"demo: --json: {options.json} cannot be written")
+
+
+def show(demo: Demo, json_file: pathlib.Path) -> int:
+    """Writes the file, prints the table and what is not as promised; the exit code."""
     told = as_json(demo)
-    options.json.write_text(json.dumps(told, indent=1) + "\n")
-    print(f"\n{table(demo, told)}\n\nplain_capped: {demo.capped.error_text}\n(all of it: {options.json})")
+    json_file.write_text(json.dumps(told, indent=1) + "\n")
+    print(f"\n{table(demo, told)}\n\nplain_capped: {demo.capped.error_text}\n(all of it: {json_file})")
     if why := unsteady(demo):
         print(f"unsteady  {why}")
     faults = broken(demo)
@@ -234,6 +282,21 @@ def main() -> int:
         print(f"ok: plain's losses to the last bit, under {size(demo.cap_bytes)} where plain takes "
               f"{size(demo.plain_peak_bytes)}")
     return 1 if faults else 0
+
+
+def main() -> int:
+    options = parse_arguments()
+    check_arguments(options)
+    program = programs(options.build)
+    try:
+        with scratch(options) as folder:
+            demo = run_all(options, program, pathlib.Path(folder))
+        return show(demo, options.json)
+    except KeyboardInterrupt:
+        print("\ndemo: interrupted; its folder is removed", file=sys.stderr)
+        return INTERRUPTED
+    except OSError as failure:
+        stop(f"demo: {failure}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,14 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
 import json
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
 import unittest
+from unittest import mock
 
 import demo
 from train_runs import MIB, Run
@@ -71,8 +78,9 @@ class Broken(unittest.TestCase):
         slow = spillway(step_seconds=[1.0, 1.9, 1.9])
         noisy = shown(plain=[run("plain"), run("plain", step_seconds=[9.0, 1.03, 1.03])], spillway=[slow])
         self.assertEqual(demo.broken(noisy), [])
-        self.assertEqual(demo.unsteady(noisy),
-                         "plain's runs differ by 3%; times are judged where two of them differ by at most 2%")
+        self.assertIn("two runs of plain differ by 3% (at most 2% is steady)", demo.unsteady(noisy))
+        self.assertIn("are not judged", demo.unsteady(noisy))
+        self.assertIn("(1.900)", demo.table(noisy, demo.as_json(noisy)))
         self.assertTrue(demo.broken(shown(plain=noisy.plain, spillway=[spillway(losses=LOSSES[1:])])))
         self.assert_broken("step ratio", spillway=[slow])
 
@@ -124,6 +132,83 @@ class Told(unittest.TestCase):
         text = demo.table(empty, demo.as_json(empty))
         self.assertEqual(len(text.splitlines()), 4)
         self.assertTrue(demo.broken(empty))
+
+
+class Ends(unittest.TestCase):
+    """The whole program, on stand-ins for `spillway` and `plain_train`."""
+
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+        self.build = self.folder / "build"
+        for program in ("bin/spillway", "bench/plain_train"):
+            self.program(program, "echo one step")
+
+    def program(self, name: str, text: str) -> None:
+        """The shell of `text` runs with the file of --json in $file; afterwards that tells of a run that went well."""
+        file = self.build / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        result = json.dumps({"ok": True, "losses": LOSSES, "allocator_peak_bytes": PEAK})
+        file.write_text(f"#!/bin/sh\nfor file; do :; done\n{text}\necho '{result}' >$file\n")
+        file.chmod(0o755)
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, str(pathlib.Path(demo.__file__)), "--build", str(self.build), *words]
+
+    def run_demo(self, *words: str) -> subprocess.CompletedProcess:
+        return subprocess.run(self.command(*words), cwd=self.folder, capture_output=True, text=True, check=False)
+
+    def assert_one_line(self, said: str, *words: str) -> None:
+        before = sorted(self.folder.rglob("*"))
+        done = self.run_demo(*words)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn(said, done.stderr)
+        self.assertEqual(sorted(self.folder.rglob("*")), before)
+
+    def test_what_is_not_built_is_named_and_no_folder_is_made(self) -> None:
+        self.assert_one_line("bin/spillway is not built; `make build` builds it", "--build", "nowhere")
+
+    def test_bad_arguments_are_told_before_anything_runs(self) -> None:
+        self.assert_one_line("--cap: 'much' is not a size", "--cap", "much")
+        self.assert_one_line("--steps 3: at least 5", "--steps", "3")
+        self.assert_one_line("no/demo.json cannot be written", "--json", "no/demo.json")
+        self.assert_one_line("Not a directory", "--folder", "build/bin/spillway/x")
+
+    def test_each_run_is_announced_with_how_many_there_are(self) -> None:
+        said = self.run_demo().stderr
+        self.assertEqual(re.findall(r"(?m)^run (\d) of 6, (\w+): ", said),
+                         [("1", "count"), ("2", "plain"), ("3", "plain_capped"), ("4", "spillway"), ("5", "spillway"),
+                          ("6", "plain")])
+        self.assertIn("plain: one step", said)
+
+    def test_a_first_run_that_fails_is_the_last_one(self) -> None:
+        self.program("bin/spillway", "echo no such flag; exit 2")
+        done = self.run_demo()
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertEqual(done.stderr.splitlines()[-1], "demo: count failed: no such flag")
+        self.assertEqual(len(re.findall(r"(?m)^run ", done.stderr)), 1)
+
+    def test_a_run_that_was_killed_says_so(self) -> None:
+        self.program("bin/spillway", "echo '{' >$file; kill -KILL $$")
+        self.assertIn("count failed: ended by signal 9 (Killed)", self.run_demo().stderr)
+
+    def test_too_little_room_on_the_disk_is_told_before_the_long_runs(self) -> None:
+        with mock.patch.object(demo.shutil, "disk_usage", return_value=mock.Mock(free=PEAK - 1)):
+            self.assertIn("2,200 MiB are needed; name another disk: --folder", demo.lacking_room(self.folder, PEAK))
+            self.assertEqual(demo.lacking_room(self.folder, PEAK - 1), "")
+
+    def test_an_interrupt_is_one_line_and_leaves_nothing(self) -> None:
+        self.program("bin/spillway", "echo begun; exec sleep 60")
+        with subprocess.Popen(self.command(), cwd=self.folder, stderr=subprocess.PIPE, text=True) as child:
+            for line in child.stderr:
+                if line == "count: begun\n":
+                    child.send_signal(signal.SIGINT)
+                    break
+            said = child.stderr.read()
+        self.assertEqual((child.returncode, said.strip()), (130, "demo: interrupted; its folder is removed"))
+        self.assertEqual(list(self.build.glob("runs-*")), [])
 
 
 if __name__ == "__main__":

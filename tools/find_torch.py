@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Prints "version;folder" of the torch that this Python would import, without importing it.
+"""Prints "version;folder" of the torch that this Python would import, without importing it. A pre-release is none:
+two of them can have one number and differ.
 
 With --cuda: "runtime library;include folder;..." of the CUDA that this torch was built for, or,
 with exit status 1, why there is none to build against."""
@@ -22,7 +23,10 @@ def torch_root() -> pathlib.Path | None:
 def torch_line(root: pathlib.Path | None) -> str | None:
     if root is None:
         return None
-    found = re.search(r"__version__ = '([0-9]+\.[0-9]+\.[0-9]+)", (root / "version.py").read_text())
+    found = re.search(r"__version__ = '([0-9]+\.[0-9]+\.[0-9]+)([^+']*)", (root / "version.py").read_text())
+    if found is not None and found.group(2):
+        print(f"torch {found.group(1)}{found.group(2)} is a pre-release, and a release is needed", file=sys.stderr)
+        return None
     if found is None or not (root / "lib" / "libtorch_cpu.so").exists():
         return None
     return f"{found.group(1)};{root}"

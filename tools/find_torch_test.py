@@ -1,13 +1,36 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""find_torch's search for CUDA, on made-up folders of wheels."""
+"""find_torch's answer, and its search for CUDA, on made-up folders of wheels."""
 
+import contextlib
+import io
 import pathlib
 import tempfile
 import unittest
 from unittest import mock
 
 import find_torch
+
+
+class Line(unittest.TestCase):
+    def line(self, version: str) -> tuple[str | None, str]:
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()) as said:
+            root = pathlib.Path(folder)
+            (root / "lib").mkdir()
+            (root / "lib" / "libtorch_cpu.so").touch()
+            (root / "version.py").write_text(f"__version__ = '{version}'\n")
+            line = find_torch.torch_line(root)
+            return line and line.replace(folder, "ROOT"), said.getvalue()
+
+    def test_a_release_with_or_without_its_build(self) -> None:
+        for version in ("2.15.0", "2.15.0+cu130"):
+            self.assertEqual(self.line(version), ("2.15.0;ROOT", ""))
+
+    def test_a_pre_release_is_none_and_says_so(self) -> None:
+        for version in ("2.13.0a0+git1234", "2.14.0.dev20260701+cpu", "2.13.0rc1"):
+            line, said = self.line(version)
+            self.assertIsNone(line)
+            self.assertEqual(said, f"torch {version.partition('+')[0]} is a pre-release, and a release is needed\n")
 
 
 class CudaParts(unittest.TestCase):

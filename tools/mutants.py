@@ -72,12 +72,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("rule", nargs="*", help="only these (and not the suite as it is)")
     options = parser.parse_args()
-    program = (sources.ROOT / options.build / "tests" / "spillway_late_torch_test").resolve()
     every = options.rule or rules()
     unknown = sorted(set(every) - set(rules()))
     if unknown or not every:
-        print(f"mutants: no such rule: {', '.join(unknown)}", file=sys.stderr)
-        return 2
+        sources.stop(f"mutants: no such rule: {', '.join(unknown)}")
+    program = sources.built(sources.ROOT / options.build / "tests" / "spillway_late_torch_test", "make mutants")
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         clean = None if options.rule else pool.submit(run, program, "", options.seeds, options.suite)
         broken = [pool.submit(break_one, program, rule, options.seeds, options.suite) for rule in every]

@@ -18,6 +18,9 @@ import counts
 import sources
 
 OLDEST_TORCH = "2.11.0"
+NO_OTHER_TORCH = f"""torch {OLDEST_TORCH} (smoke): skipped, since your own torch is used and no torch is downloaded then
+downloaded where they are missing: Debian's packages (tools/packages.txt); what the checks use
+(tools/requirements.txt, tools/site/requirements.txt), into .venv; what the tests of `pip install .` build with"""
 
 
 class Part(NamedTuple):
@@ -40,12 +43,20 @@ TORCH = [Part("check", ["check"]),
          Part("README", ["check-readme"])]
 
 
+def has_torch_of_the_user() -> bool:
+    """Whether set-up takes the torch of SPILLWAY_PYTHON or of an active virtual environment."""
+    done = subprocess.run(["tools/setup.sh", "yours"], cwd=sources.ROOT, capture_output=True, text=True, check=False)
+    print(done.stderr, end="", file=sys.stderr, flush=True)
+    if done.returncode:
+        sys.exit(done.returncode)
+    return bool(done.stdout.strip())
+
+
 def of_another_torch(wanted: str | None) -> Part | None:
     if wanted:
         return Part(f"torch {wanted}", ["test-torch", f"TORCH={wanted}"])
-    if os.environ.get("SPILLWAY_PYTHON") or os.environ.get("VIRTUAL_ENV"):
-        print(f"torch {OLDEST_TORCH} (smoke): skipped, since the torch of a Python of yours is used and "
-              "nothing is to be downloaded")
+    if has_torch_of_the_user():
+        print(NO_OTHER_TORCH, flush=True)
         return None
     return Part(f"torch {OLDEST_TORCH} (smoke)", ["test-smoke", f"TORCH={OLDEST_TORCH}"])
 

@@ -71,7 +71,7 @@ def main() -> int:
     parser.add_argument("--suite", default=SUITE, help="a gtest filter")
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1)
     options = parser.parse_args()
-    program = (sources.ROOT / options.build / "tests" / "spillway_late_torch_test").resolve()
+    program = sources.built(sources.ROOT / options.build / "tests" / "spillway_late_torch_test", "make test-seeds")
     work = []
     if options.suite == SUITE:
         work += chunks_of(SELDOM_SUITE, options.first, (options.seeds + SELDOM - 1) // SELDOM)

@@ -8,11 +8,13 @@
 #   tools/setup.sh preflight GROUP...  prints one line and exits 2 if `packages` would have to give up
 #   tools/setup.sh docs                prints the Python that builds the documentation; installs it if needed
 #   tools/setup.sh torch [VERSION]     prints the Python to build against; installs torch if needed
+#   tools/setup.sh yours [VERSION]     prints the user's Python where `torch` would take that one; installs nothing
 #   tools/setup.sh tests [VERSION]     installs what the Python tests use beside that torch
 #   tools/setup.sh tools               installs what tools/ uses from PyPI, and prints the folder of its modules
 #
 # torch: SPILLWAY_PYTHON, then an active virtual environment, where their torch is supported (and is
-# VERSION, if one is given); else the virtual environment .venv/torch-VERSION, made here.
+# VERSION, if one is given); else the virtual environment .venv/torch-VERSION, made here. `docs` and
+# `tools` have environments of their own, which are made whatever torch is used.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -102,7 +104,7 @@ own_torch() {  # VERSION: the Python of .venv/torch-VERSION, made if it is not t
     printf '%s\n' "$PWD/$venv/bin/python"
 }
 
-torch() {
+yours() {  # [VERSION]: the user's Python, where its torch is to be used
     local wanted=${1:-} python range="2.$kOldestMinor to 2.$kNewestMinor"
     if [[ -n ${SPILLWAY_PYTHON:-} ]]; then
         python=$(command -v "$SPILLWAY_PYTHON") || die "SPILLWAY_PYTHON=$SPILLWAY_PYTHON: no such program"
@@ -114,7 +116,13 @@ torch() {
         suitable "$python" "$wanted" && { printf '%s\n' "$python"; return; }
         [[ -n $wanted ]] || say "set-up: the active virtual environment has no torch $range; not used"
     fi
-    own_torch "${wanted:-$kDefaultTorch}"
+}
+
+torch() {
+    local python
+    python=$(yours "${1:-}") || exit
+    [[ -n $python ]] && { printf '%s\n' "$python"; return; }
+    own_torch "${1:-$kDefaultTorch}"
 }
 
 # What builds the documentation, into an environment of its own.
@@ -166,6 +174,7 @@ tools() {
     exec 8>.venv/.lock
     flock 8
     if [[ ! -e $stamp ]]; then
+        say "set-up: installing what tools/ uses into $venv"
         rm -rf "$venv"
         python3 -m venv "$venv" >&2
         "$venv/bin/python" -m pip install --disable-pip-version-check -q -r tools/requirements.txt >&2 ||
@@ -176,6 +185,6 @@ tools() {
 }
 
 case ${1:-} in
-    packages | preflight | torch | tests | docs | tools) "$@" ;;
-    *) die "usage: tools/setup.sh packages|preflight GROUP... | torch|tests [VERSION] | docs | tools" ;;
+    packages | preflight | torch | yours | tests | docs | tools) "$@" ;;
+    *) die "usage: tools/setup.sh packages|preflight GROUP... | torch|yours|tests [VERSION] | docs | tools" ;;
 esac

@@ -1,10 +1,13 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tree's own files, and C++ text without comments and literals. Shared by the checks."""
+"""The tree's own files, what was built of them, and C++ text without comments and literals. Shared by tools/."""
 
+import os
 import pathlib
 import re
 import subprocess
+import sys
+from typing import NoReturn
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 _NOT_OURS = {"build", ".venv", ".git", "__pycache__"}
@@ -23,6 +26,19 @@ def all_files(root: pathlib.Path = ROOT) -> list[str]:
 
 def cpp_files(root: pathlib.Path = ROOT) -> list[str]:
     return [p for p in all_files(root) if p.endswith((".h", ".cc", ".cu", ".cuh"))]
+
+
+def stop(why: str) -> NoReturn:
+    """Ends the program with one line and exit code 2."""
+    print(why, file=sys.stderr, flush=True)
+    sys.exit(2)
+
+
+def built(program: pathlib.Path, command: str) -> pathlib.Path:
+    """`program`, or one line that names what builds it, and exit code 2."""
+    if not (program.is_file() and os.access(program, os.X_OK)):
+        stop(f"{program} is not built; `{command}` builds it")
+    return program.resolve()
 
 
 _COMMENT_OR_LITERAL = re.compile(

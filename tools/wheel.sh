@@ -15,6 +15,6 @@ tools/setup.sh tools >/dev/null
 rm -rf "$folder"
 "$(cat "$build/python.path")" -m pip wheel --disable-pip-version-check -q --no-deps -w "$folder/plain" . \
     -C cmake.source-dir=cmake/wheel -C "build-dir=$folder/cmake" -C "cmake.define.SPILLWAY_BUILD=$build"
-PATH=$PWD/.venv/tools/bin:$PATH auditwheel repair -w "$folder" \
+PATH=$PWD/.venv/tools/bin:$PATH .venv/tools/bin/python -m auditwheel repair -w "$folder" \
     --exclude 'libtorch*' --exclude 'libc10*' --exclude 'libcudart*' "$folder"/plain/*.whl
 ls "$folder"/*.whl

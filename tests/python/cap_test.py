@@ -25,6 +25,20 @@ def fits() -> bool:
     return True
 
 
+class Looks(torch.autograd.Function):
+    """Its backward notes whether the thread that runs it may."""
+
+    @staticmethod
+    def forward(ctx, x, found):
+        ctx.found = found
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.found.append(fits())
+        return gradient, None
+
+
 def in_a_thread(body: Callable[[], Any]) -> Any:
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(body()))
@@ -107,20 +121,9 @@ class Cap(same_bits.Case):
         self.assertTrue(fits(), "the graph is there, but nothing that it saved")
 
     def test_it_holds_in_a_backward_of_a_session_that_was_dropped_and_not_after(self):
-        found = []
-
-        class Looks(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                return x * 2
-
-            @staticmethod
-            def backward(ctx, gradient):
-                found.append(fits())
-                return gradient
-
+        found: list[bool] = []
         with self.session():
-            loss = Looks.apply(torch.ones(64, 64, requires_grad=True)).sin().sum()
+            loss = Looks.apply(torch.ones(64, 64, requires_grad=True), found).sin().sum()
         self.sessions.clear()
         gc.collect()
         self.assertTrue(fits(), "nobody can reach the session")
@@ -129,19 +132,9 @@ class Cap(same_bits.Case):
         self.assertTrue(fits())
 
     def test_it_holds_for_a_backward_on_another_thread(self):
-        class Looks(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                return x * 2
-
-            @staticmethod
-            def backward(ctx, gradient):
-                found.append(fits())
-                return gradient
-
         found: list[bool] = []
         with self.session():
-            loss = Looks.apply(torch.ones(64, 64, requires_grad=True)).sin().sum()
+            loss = Looks.apply(torch.ones(64, 64, requires_grad=True), found).sin().sum()
         in_a_thread(loss.backward)
         self.assertEqual(found, [False])
 

@@ -6,15 +6,12 @@ One tiny model, one seed: the sizes of its errors say nothing.
 """
 
 import importlib.util
-import json
-import os
-import pathlib
-import subprocess
 import sys
 import unittest
 
-BENCH = pathlib.Path(__file__).resolve().parent.parent.parent / "bench"
-BUILD = pathlib.Path(os.environ["SPILLWAY_BINARY_DIR"])
+import quick_bench
+from quick_bench import BENCH
+
 ALL = ("all of QPO's", "all of QPO's, in 8 bits")
 LOSSY = ("linear_input", "norm_input", "activation_input", "attention")
 EXACT = ("nothing", "mask")
@@ -28,13 +25,7 @@ class Quick(unittest.TestCase):
     def setUpClass(cls):
         if importlib.util.find_spec("transformers") is None:
             raise unittest.SkipTest("bench-gradients measures models of transformers, which is not installed")
-        command = [sys.executable, str(BENCH / "gradients.py"), "--quick", "--build", str(BUILD), "--models", "gpt2"]
-        cls.done = subprocess.run(command, capture_output=True, text=True, check=False,
-                                  env=os.environ | {"SPILLWAY_PYTHON": sys.executable})
-        lines = cls.done.stdout.strip().splitlines()
-        if not lines or not lines[-1].startswith("{"):
-            raise AssertionError(f"no JSON line; exit code {cls.done.returncode}: {cls.done.stderr[-2000:]}")
-        cls.line = json.loads(lines[-1])
+        cls.done, cls.line = quick_bench.run("gradients.py", "--models", "gpt2")
         cls.rows = cls.line["detail"]["models"]["gpt2"]
 
     def test_the_line_has_every_number(self):

@@ -91,13 +91,8 @@ class Lightning(Case):
         return module.losses, bits(module.parameters())
 
     def check_same(self, kind=Module, budget=BUDGET, **options):
-        plain = self.fitted(kind(), **options)
-        callback = SpillwayCallback(device_budget=budget, nvme=self.folder)
-        self.assertEqual(self.fitted(kind(), callback, **options), plain)
-        self.assertIsNone(callback.session, "closed at the end")
-        report = callback.report()
-        self.check_moved(report)
-        return report
+        return self.check_callback(lambda *callbacks: self.fitted(kind(), *callbacks, **options),
+                                   SpillwayCallback(device_budget=budget, nvme=self.folder))
 
     def test_losses_and_parameters(self):
         self.check_same()

@@ -4,17 +4,15 @@
 
 import contextlib
 import os
-import pathlib
-import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import spillway
 import torch
 
-BUILD = pathlib.Path(os.environ["SPILLWAY_BINARY_DIR"])
+import same_bits
+
 WIDTH = 256
 STEPS = 4
 
@@ -52,17 +50,9 @@ def losses(net: torch.nn.Module, session: spillway.Session | None = None) -> lis
     return told
 
 
-class Lossy(unittest.TestCase):
-    def setUp(self):
-        scratch = BUILD / "scratch"
-        scratch.mkdir(exist_ok=True)
-        self.folder = tempfile.mkdtemp(dir=scratch)
-        self.addCleanup(shutil.rmtree, self.folder)
-
+class Lossy(same_bits.Case):
     def open(self, net: torch.nn.Module, **options) -> spillway.Session:
-        session = spillway.session(net, device_budget="32MiB", nvme=self.folder, **options)
-        self.addCleanup(session.close)
-        return session
+        return super().open(net, "32MiB", **options)
 
     def test_qpo_trains_nearly_as_plain_and_reports_each_class(self):
         plain = losses(model())

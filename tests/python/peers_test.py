@@ -7,8 +7,6 @@ Its times say nothing here: the model is tiny, and the machine busy.
 
 import copy
 import importlib.util
-import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -17,8 +15,9 @@ import unittest
 
 import torch
 
-BENCH = pathlib.Path(__file__).resolve().parent.parent.parent / "bench"
-BUILD = pathlib.Path(os.environ["SPILLWAY_BINARY_DIR"])
+import quick_bench
+from quick_bench import BENCH
+
 PEERS = ["plain", "checkpoint", "sac", "torch_remat"]
 BUDGETS = {"spillway_25": 0.25, "spillway_50": 0.5, "spillway_75": 0.75}
 QUICK = {"spillway_25": 0.25}  # each takes seconds
@@ -48,14 +47,7 @@ class Quick(unittest.TestCase):
         if not torch.__version__.startswith("2.15."):
             raise unittest.SkipTest("bench-peers is measured with torch 2.15 alone")
         systems = ",".join([*PEERS, *QUICK, "rounded"])
-        command = [sys.executable, str(BENCH / "peers.py"), "--quick", "--build", str(BUILD),
-                   "--systems", systems]
-        cls.done = subprocess.run(command, capture_output=True, text=True, check=False,
-                                  env=os.environ | {"SPILLWAY_PYTHON": sys.executable})
-        lines = cls.done.stdout.strip().splitlines()
-        if not lines or not lines[-1].startswith("{"):
-            raise AssertionError(f"no JSON line; exit code {cls.done.returncode}: {cls.done.stderr[-2000:]}")
-        cls.line = json.loads(lines[-1])
+        cls.done, cls.line = quick_bench.run("peers.py", "--systems", systems)
         cls.detail = cls.line["detail"]
         cls.systems = cls.detail["systems"]
 

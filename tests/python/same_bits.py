@@ -75,6 +75,15 @@ class Case(unittest.TestCase):
         self.assertGreater(report["stored_bytes"], 1 << 20)
         self.assertLessEqual(report["device_peak_bytes"], report["device_limit_bytes"])
 
+    def check_callback(self, fit: Callable[..., Any], callback: Any) -> spillway.Report:
+        """`fit` trains with the callbacks that it is given: to the same bits with this one as without."""
+        plain = fit()
+        self.assertEqual(fit(callback), plain)
+        self.assertIsNone(callback.session, "closed at the end")
+        report = callback.report()
+        self.check_moved(report)
+        return report
+
     @staticmethod
     def train(model, loss_of: Loss, around: Callable[[], Any] = contextlib.nullcontext, *, steps: int = 2,
               inside: bool = False, backward: Backward = torch.Tensor.backward) -> list[str]:

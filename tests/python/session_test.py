@@ -23,6 +23,9 @@ import spillway
 import torch
 import torch.utils.checkpoint
 
+import same_bits
+from same_bits import bits
+
 BUILD = pathlib.Path(os.environ["SPILLWAY_BINARY_DIR"])
 WIDTH = 256
 
@@ -37,33 +40,16 @@ def batch(step: int) -> torch.Tensor:
     return torch.randn(1024, WIDTH, generator=torch.Generator().manual_seed(step))
 
 
-def bits(tensors) -> list[bytes]:
-    return [tensor.detach().numpy().tobytes() for tensor in tensors]
-
-
-class Train(unittest.TestCase):
+class Train(same_bits.Case):
     def setUp(self):
-        scratch = BUILD / "scratch"
-        scratch.mkdir(exist_ok=True)
-        self.folder = tempfile.mkdtemp(dir=scratch)
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.sessions: list[spillway.Session] = []
+        super().setUp()
         self.plain = self.trained(model())
 
     def open(self, net: torch.nn.Module, budget: int | str = "12MiB", **options) -> spillway.Session:
-        options.setdefault("nvme", self.folder)
-        session = spillway.session(net, device_budget=budget, **options)
-        self.sessions.append(session)
-        return session
-
-    def tearDown(self):
-        """A session that a failing case leaves open would cap the next one."""
-        for session in self.sessions:
-            with contextlib.suppress(spillway.StateError):
-                session.close()
+        return super().open(net, budget, **options)
 
     @staticmethod
-    def trained(net, step=lambda net, x: net(x).square().mean().backward(), steps=2) -> list[bytes]:
+    def trained(net, step=lambda net, x: net(x).square().mean().backward(), steps=2) -> list[str]:
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         for number in range(steps):
             step(net, batch(number))

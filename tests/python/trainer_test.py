@@ -72,13 +72,8 @@ class Trainer(Case):
         return self.losses.seen, bits(trainer.model.parameters())
 
     def check_same(self, budget=BUDGET, **arguments):
-        plain = self.run_of(self.trainer(**arguments))
-        callback = SpillwayCallback(device_budget=budget, nvme=self.folder)
-        self.assertEqual(self.run_of(self.trainer(callback, **arguments)), plain)
-        self.assertIsNone(callback.session, "closed at the end")
-        report = callback.report()
-        self.check_moved(report)
-        return report
+        return self.check_callback(lambda *callbacks: self.run_of(self.trainer(*callbacks, **arguments)),
+                                   SpillwayCallback(device_budget=budget, nvme=self.folder))
 
     def test_losses_and_parameters(self):
         self.check_same()

@@ -13,6 +13,7 @@ import time
 import unittest
 import warnings
 import weakref
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -35,6 +36,17 @@ def model(layers: int = 6) -> torch.nn.Module:
 
 def loss_of(net: torch.nn.Module) -> torch.Tensor:
     return net(same_bits.noise(64, WIDTH)).square().mean()
+
+
+def closure_of(net: torch.nn.Module, session: spillway.Session, optimizer: torch.optim.Optimizer) -> Callable[[], torch.Tensor]:
+    """What an optimizer that trains inside its step calls."""
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        with session:
+            loss = loss_of(net)
+        loss.backward()
+        return loss
+    return closure
 
 
 class Update(same_bits.Case):
@@ -189,14 +201,7 @@ class Update(same_bits.Case):
         net = model(2)
         session = self.open(net, "1TiB")
         optimizer = torch.optim.LBFGS(net.parameters(), max_iter=2)
-
-        def closure() -> torch.Tensor:
-            optimizer.zero_grad()
-            with session:
-                loss = loss_of(net)
-            loss.backward()
-            return loss
-
+        closure = closure_of(net, session, optimizer)
         first = optimizer.step(closure).item()
         self.assertLess(optimizer.step(closure).item(), first)
         self.assertGreater(session.report()["device_peak_by_phase"]["update"], 0)
@@ -253,14 +258,8 @@ class Update(same_bits.Case):
         net = model(1)
         session = self.open(net, "1TiB")
         optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
+        closure = closure_of(net, session, optimizer)
         state = {name: value.clone() for name, value in net.state_dict().items()}
-
-        def closure() -> torch.Tensor:
-            optimizer.zero_grad()
-            with session:
-                loss = loss_of(net)
-            loss.backward()
-            return loss
 
         with warnings.catch_warnings():
             warnings.simplefilter("error", spillway.SpillwayWarning)

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wheel of `make wheel`, of this build's objects, in a virtual environment that holds torch and nothing else."""
 
+import email
 import os
 import pathlib
 import subprocess
 import tempfile
 import unittest
+import zipfile
 
 import pip_test
 import torch
@@ -33,6 +35,14 @@ class Wheel(unittest.TestCase):
 
     def test_its_name_says_where_it_runs(self):
         self.assertRegex(self.wheel, r"torch_spillway-[\d.]+-py3-none-manylinux_2_\d+_x86_64\.whl$")
+
+    def test_it_requires_the_torch_that_it_was_built_for(self):
+        with zipfile.ZipFile(self.wheel) as wheel:
+            name, = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+            described = email.message_from_bytes(wheel.read(name))
+        self.assertEqual(described.get_all("Requires-Dist"), [f"torch=={torch.__version__.partition('+')[0]}"])
+        missing = pip_test.run_in(self.python, "-m", "pip", "check", "--disable-pip-version-check").stdout
+        self.assertNotIn("torch-spillway", missing)
 
     def test_it_trains_with_the_libraries_inside(self):
         maps = "\nprint(open('/proc/self/maps').read())"
