@@ -4,12 +4,12 @@
 #include "torch_driver/autograd/python_state.h"
 
 #include "torch_driver/autograd/geometry.h"
+#include "torch_driver/autograd/python_function.h"
 #include "torch_driver/autograd/python_lock.h"
 
 #include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/util/Exception.h>
-#include <dlfcn.h>
 
 #include <atomic>
 #include <utility>
@@ -18,21 +18,17 @@ namespace spillway {
 
 namespace {
 
-template <typename Function>
-Function* of_python(char const* name) {
-    return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
-}
-
 struct Calls {
-    PyObject* (*type)(PyObject*) = of_python<PyObject*(PyObject*)>("PyObject_Type");
+    PyObject* (*type)(PyObject*) = python_function<PyObject*(PyObject*)>("PyObject_Type");
     PyObject* (*call
-    )(PyObject*, PyObject*) = of_python<PyObject*(PyObject*, PyObject*)>("PyObject_CallObject");
-    void (*release)(PyObject*) = of_python<void(PyObject*)>("Py_DecRef");
-    void (*clear_error)() = of_python<void()>("PyErr_Clear");
+    )(PyObject*,
+      PyObject*) = python_function<PyObject*(PyObject*, PyObject*)>("PyObject_CallObject");
+    void (*release)(PyObject*) = python_function<void(PyObject*)>("Py_DecRef");
+    void (*clear_error)() = python_function<void()>("PyErr_Clear");
     PyObject* (*attribute
     )(PyObject*,
-      char const*) = of_python<PyObject*(PyObject*, char const*)>("PyObject_GetAttrString");
-    std::intptr_t (*size)(PyObject*) = of_python<std::intptr_t(PyObject*)>("PyObject_Size");
+      char const*) = python_function<PyObject*(PyObject*, char const*)>("PyObject_GetAttrString");
+    std::intptr_t (*size)(PyObject*) = python_function<std::intptr_t(PyObject*)>("PyObject_Size");
 };
 
 Calls const& calls() {
