@@ -378,7 +378,9 @@ class Refusals(Train):
 
     def test_options_that_cannot_be(self):
         net = model()
-        self.refused(spillway.BudgetError, "device_budget: ", self.open, net, "12")
+        for too_few, shown in (("12", "12 B"), (1, "1 B")):
+            self.refused(spillway.BudgetError, f"device_budget: a limit of {shown} is less than a page (4 KiB)", self.open, net,
+                         too_few)
         for none in (0, "", None):
             no_budget = self.refused(spillway.OptionError, "bytes are wanted", self.open, net, none)
             self.assertNotIsInstance(no_budget, torch.OutOfMemoryError, "a smaller batch would not help")
@@ -394,6 +396,10 @@ class Refusals(Train):
         self.open(net, numpy.int64(64 << 20)).close()
         much = self.refused(spillway.OptionError, "device_budget: 'much' is not a size", self.open, net, "much")
         self.assertNotIsInstance(much, torch.OutOfMemoryError, "a smaller batch would not help")
+        for large in ("9EiB", 10**30, "1e400"):
+            self.refused(spillway.OptionError, f"device_budget: '{large}' is too large; a size is at most 9 EB", self.open, net,
+                         large)
+        self.open(net, "1PiB", host_budget=0).close()  # to measure: more than training can take
         self.refused(spillway.BudgetError, "nvme_budget: it needs nvme=, which is not given", self.open, net, nvme=None,
                      nvme_budget="1GiB")
         nothing = self.refused(spillway.OptionError, "nvme_budget: '0' is no room", self.open, net, nvme_budget=0)
@@ -408,6 +414,15 @@ class Refusals(Train):
         self.refused(spillway.OptionError, "policy: ", self.open, net, policy="best")
         self.assertTrue(issubclass(spillway.BudgetError, torch.OutOfMemoryError))
         self.assertTrue(issubclass(spillway.OptionError, ValueError))
+
+    def test_a_budget_for_a_drive_that_has_less_free(self):
+        net = model()
+        for much, shown in (("900TiB", "900.0 TiB"), ("1PiB", "1024.0 TiB"), (1 << 50, "1024.0 TiB")):
+            wrong = self.refused(spillway.BudgetError, f"nvme_budget: {shown} are asked for, but '{self.folder}' has ", self.open,
+                                 net, nvme_budget=much)
+            self.assertRegex(str(wrong), r" has [0-9.]+ [KMGT]iB free; ask for less, or leave it out \(then it is nine tenths of "
+                                         r"that\)$")
+        self.open(net, nvme_budget="100%").close()
 
     def test_policies_are_listed_once(self):
         listed = spillway.policies()
