@@ -22,6 +22,7 @@ import numpy
 import spillway
 import torch
 import torch.utils.checkpoint
+from torch.testing._internal.two_tensor import TwoTensor
 
 BUILD = pathlib.Path(os.environ["SPILLWAY_BINARY_DIR"])
 WIDTH = 256
@@ -351,6 +352,38 @@ class Reports(Train):
                      "input of Doubled (cast of output of linear), saved for its backward",
                      "output of relu, saved for its backward"):
             self.assertIn(role, told.splitlines(), told)
+
+    def test_explain_names_the_class_of_what_a_function_is_to_get_back(self):
+        class Scaled(torch.Tensor):
+            pass
+
+        class Keeps(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, weight):
+                ctx.save_for_backward(x, weight)
+                return torch.ones(len(x))
+
+            @staticmethod
+            def backward(ctx, gradient):
+                x, weight = ctx.saved_tensors
+                return torch.ones(x.shape), torch.ones(weight.shape)
+
+        net = torch.nn.Linear(32, 32)
+        net.weight = torch.nn.Parameter(net.weight.detach().as_subclass(Scaled))
+        for kind in (lambda x: x.as_subclass(Scaled), lambda x: TwoTensor(x, x), lambda x: x):
+            session = self.open(net, "64MiB", min_tensor_bytes=1)
+            with session:
+                x = kind(torch.randn(1024, 32) * 1).requires_grad_()
+                y = Keeps.apply(x, net.weight).sum()
+            y.backward()
+            text, name = session.explain(), type(x).__name__
+            session.close()
+            with self.subTest(name):
+                self.assertRegex(text, r"(?m) 4\.0 KiB  kept: it is the model's")
+                self.assertRegex(text, r"(?m)tensor of Keeps, saved for its backward +128\.0 KiB  kept: " +
+                                 ("the budget did not ask for it$" if name == "Tensor" else
+                                  rf"its class is {name}, which the Function that saved it may read$"))
+                self.assertRegex(text, r"2 saved tensors, 132\.0 KiB")
 
     def test_a_timeline_is_written_when_it_is_asked_for(self):
         net = model()

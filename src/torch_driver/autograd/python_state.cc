@@ -12,6 +12,8 @@
 #include <c10/util/Exception.h>
 
 #include <atomic>
+#include <memory>
+#include <string>
 #include <utility>
 
 namespace spillway {
@@ -28,6 +30,8 @@ struct Calls {
     PyObject* (*attribute
     )(PyObject*,
       char const*) = python_function<PyObject*(PyObject*, char const*)>("PyObject_GetAttrString");
+    char const* (*text)(PyObject*, std::intptr_t*) =
+        python_function<char const*(PyObject*, std::intptr_t*)>("PyUnicode_AsUTF8AndSize");
     std::intptr_t (*size)(PyObject*) = python_function<std::intptr_t(PyObject*)>("PyObject_Size");
 };
 
@@ -47,6 +51,27 @@ thread_local at::Tensor copied;
 
 PyObject* object_of(at::Tensor const& tensor) {
     return tensor.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj();
+}
+
+/// Gives a reference back.
+struct Release {
+    void operator()(PyObject* object) const { calls().release(object); }
+};
+using Owned = std::unique_ptr<PyObject, Release>;
+
+/// Of a `str`; "?" where it is none, or null.
+std::string text_of(PyObject* string) {
+    std::intptr_t size = 0;
+    char const* const text = string == nullptr ? nullptr : calls().text(string, &size);
+    if (text == nullptr) {
+        calls().clear_error();
+        return "?";
+    }
+    return {text, static_cast<std::size_t>(size)};
+}
+
+std::string name_of_class(PyObject* type) {
+    return text_of(Owned(calls().attribute(type, "__name__")).get());
 }
 
 /// Whether its `__dict__` has something in it.
@@ -73,7 +98,8 @@ bool call(std::int64_t callable) {
     return true;
 }
 
-/// What a callable is called with. Restored, as Python may free a tensor in it and call again.
+/// What a callable is called with. Restored, as Python may free a tensor in it
+/// and call again.
 class Given {
   public:
     Given(at::Tensor const& from, at::Tensor const& to)
@@ -96,10 +122,13 @@ bool give(at::Tensor const& from, at::Tensor const& to) {
 }
 
 constexpr char const* kCannotCopy =
-    "a saved tensor is of a subclass of torch.Tensor that could not be made again; save a plain "
-    "tensor (tensor.as_subclass(torch.Tensor)), or run this part outside of the Spillway session";
+    "a saved tensor is of a subclass of torch.Tensor that could not be made "
+    "again; save a plain "
+    "tensor (tensor.as_subclass(torch.Tensor)), or run this part outside of "
+    "the Spillway session";
 
-/// Autograd asks it for a shallow copy, to make a variable of; it has one ready.
+/// Autograd asks it for a shallow copy, to make a variable of; it has one
+/// ready.
 class OfSubclass final : public c10::TensorImpl {
   public:
     OfSubclass(
@@ -144,6 +173,10 @@ bool is_python_subclass(at::Tensor const& tensor) {
     calls().release(type);
     return address != tensor_class.load(std::memory_order_relaxed) &&
            address != parameter_class.load(std::memory_order_relaxed);
+}
+
+std::string python_class_name(at::Tensor const& tensor) {
+    return name_of_class(Owned(calls().type(object_of(tensor))).get());
 }
 
 bool has_python_attributes(at::Tensor const& tensor) {

@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 
 namespace spillway {
 
@@ -27,6 +28,9 @@ void set_python_classes(
 /// Whether its Python class is another than these two. Asked without Python's lock it is false:
 /// then none of Python's code will see what is unpacked.
 [[nodiscard]] bool is_python_subclass(at::Tensor const& tensor);
+
+/// "DTensor": of its Python class, which it has. Under Python's lock.
+[[nodiscard]] std::string python_class_name(at::Tensor const& tensor);
 
 /// Whether it has attributes of its own in Python; asked as the one before.
 [[nodiscard]] bool has_python_attributes(at::Tensor const& tensor);
