@@ -386,6 +386,34 @@ class HandedOut(same_bits.Case):
 
         self.as_plain(body, moved=False)
 
+    def test_a_subclass_that_cannot_be_made_again_says_what_it_raised(self):
+        class Guarded(torch.Tensor):
+            __slots__ = ("scale",)
+
+            def __getattribute__(self, name):
+                if name == "scale":
+                    raise ValueError("its scale is not known\nin the second line")
+                return super().__getattribute__(name)
+
+        class Keeps(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x.as_subclass(torch.Tensor) * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                (x,) = ctx.saved_tensors
+                return (gradient * x).as_subclass(torch.Tensor)
+
+        with self.open(torch.nn.Linear(2, 2), BUDGET):
+            x = same_bits.noise(ROWS, ROWS).requires_grad_()
+            y = Keeps.apply((x * 1.5).as_subclass(Guarded)).sum()
+        with self.assertRaises(RuntimeError) as raised:
+            y.backward()
+        self.assertIn("a saved tensor is of a subclass of torch.Tensor, Guarded, that could not be made again (ValueError: its scale "
+                      "is not known); save a plain tensor (tensor.as_subclass(torch.Tensor)), or", str(raised.exception))
+
     def test_a_tensor_that_was_turned_conjugated_negative_or_into_another_dtype(self):
         for name, turn in {"conj": lambda t: t.conj(), "negative": lambda t: torch._neg_view(t),
                            "bits": lambda t: t.view(torch.int32)}.items():

@@ -38,7 +38,7 @@ void set_python_classes(
 /// Gives `to`, which Python has not seen yet, the class of `from` and its attributes: the very
 /// dictionary, so that both see what is set later. Under Python's lock.
 ///
-/// Fails   as c10::Error: the class cannot be given to another tensor
+/// Fails   as c10::Error with what Python raised: the class cannot be given to another tensor
 void copy_python_state(at::Tensor const& from, at::Tensor const& to);
 
 /// Whether `copy_python_state` from it would succeed: not for a class with `__slots__`.
@@ -48,7 +48,7 @@ void copy_python_state(at::Tensor const& from, at::Tensor const& to);
 /// (`__torch_dispatch__`) or one with `__slots__`, to return from an unpack hook: the variable that
 /// autograd makes of it has the class and the attributes of `original`. Under Python's lock.
 ///
-/// Fails   as c10::Error: the class could not be instantiated again
+/// Fails   as c10::Error with what Python raised: the class could not be instantiated again
 [[nodiscard]] at::Tensor as_its_subclass(at::Tensor const& original);
 
 // For the callables.
