@@ -3,56 +3,27 @@
 """Shared by the callbacks: one session for the length of a training."""
 
 import contextlib
-import os
-from collections.abc import Iterable, Mapping
-from typing import Any
+import inspect
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import torch
 
+from ._options import Options
 from .report import Report
 from .session import Session
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Training:
     """Opens a session when training begins and closes it when training ends, also by an exception."""
 
-    def __init__(
-        self,
-        *,
-        device_budget: int | str,
-        host_budget: int | str | None = None,
-        nvme: str | os.PathLike[str] | None = None,
-        nvme_budget: int | str | None = None,
-        nvme_allow_tmpfs: bool = False,
-        nvme_rate: int | str | None = None,
-        policy: str = "online",
-        min_tensor_bytes: int | str | None = None,
-        lossy: bool = False,
-        codec: str | Mapping[str, str] | None = None,
-        nonfinite: str = "keep",
-        rounding_seed: int | None = None,
-        record_events: str | os.PathLike[str] | None = None,
-        flight_record: str | os.PathLike[str] | None = None,
-        timeline: str | os.PathLike[str] | None = None,
-    ) -> None:
+    def __init__(self, **options: "Unpack[Options]") -> None:
         super().__init__()
-        self._options: dict[str, Any] = {
-            "device_budget": device_budget,
-            "host_budget": host_budget,
-            "nvme": nvme,
-            "nvme_budget": nvme_budget,
-            "nvme_allow_tmpfs": nvme_allow_tmpfs,
-            "nvme_rate": nvme_rate,
-            "policy": policy,
-            "min_tensor_bytes": min_tensor_bytes,
-            "lossy": lossy,
-            "codec": codec,
-            "nonfinite": nonfinite,
-            "rounding_seed": rounding_seed,
-            "record_events": record_events,
-            "flight_record": flight_record,
-            "timeline": timeline,
-        }
+        _SIGNATURE.bind(self, **options)
+        self._options = options
         self._session: Session | None = None
         self._report: Report | None = None
         self._at_end = contextlib.ExitStack()
@@ -77,3 +48,14 @@ class Training:
         if session is not None:
             self._report = session.report()
             session.close()
+
+
+def _signature() -> inspect.Signature:
+    """As of a session, which gets its model and optimizers when training begins."""
+    session = inspect.signature(Session.__init__)
+    return session.replace(parameters=[argument for name, argument in session.parameters.items()
+                                       if name not in ("model", "optimizer")])
+
+
+_SIGNATURE = _signature()
+setattr(Training.__init__, "__signature__", _SIGNATURE)  # for help(), notebooks and inspect

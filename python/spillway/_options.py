@@ -9,11 +9,34 @@ import math
 import operator
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import torch
 
 from .errors import OptionError
+
+
+class _Required(TypedDict):
+    device_budget: int | str
+
+
+class Options(_Required, total=False):
+    """Those of `spillway.session`, for who takes them as keywords and passes them on."""
+
+    host_budget: int | str | None
+    nvme: str | os.PathLike[str] | None
+    nvme_budget: int | str | None
+    nvme_allow_tmpfs: bool
+    nvme_rate: int | str | None
+    policy: str
+    min_tensor_bytes: int | str | None
+    lossy: bool
+    codec: str | Mapping[str, str] | None
+    nonfinite: str
+    rounding_seed: int | None
+    record_events: str | os.PathLike[str] | None
+    flight_record: str | os.PathLike[str] | None
+    timeline: str | os.PathLike[str] | None
 
 
 class Option(NamedTuple):

@@ -24,25 +24,33 @@ struct Unit {
 };
 
 /// In any case. A letter alone is binary, as in Docker, Slurm and most tools; with B it is decimal.
-constexpr std::array<Unit, 18> kUnits{{
+constexpr std::array<Unit, 26> kUnits{{
     {"", 1.0},
     {"b", 1.0},
     {"k", 1024.0},
     {"m", 1048576.0},
     {"g", 1073741824.0},
     {"t", 1099511627776.0},
+    {"p", 1125899906842624.0},
+    {"e", 1152921504606846976.0},
     {"ki", 1024.0},
     {"mi", 1048576.0},
     {"gi", 1073741824.0},
     {"ti", 1099511627776.0},
+    {"pi", 1125899906842624.0},
+    {"ei", 1152921504606846976.0},
     {"kib", 1024.0},
     {"mib", 1048576.0},
     {"gib", 1073741824.0},
     {"tib", 1099511627776.0},
+    {"pib", 1125899906842624.0},
+    {"eib", 1152921504606846976.0},
     {"kb", 1e3},
     {"mb", 1e6},
     {"gb", 1e9},
     {"tb", 1e12},
+    {"pb", 1e15},
+    {"eb", 1e18},
 }};
 
 Error not_a_size(std::string_view text) {
@@ -53,6 +61,14 @@ Error not_a_size(std::string_view text) {
             text
         ),
         ""};
+}
+
+/// A size is a signed 64-bit number, less what rounding to a `double` takes.
+constexpr double kMostBytes = 9.0e18;
+
+Error too_large(std::string_view text) {
+    return Error{
+        Errc::bad_argument, fmt::format("'{}' is too large; a size is at most 9 EB", text), ""};
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -66,8 +82,11 @@ std::string_view trimmed(std::string_view text) {
 }
 
 Result<std::int64_t> checked(double size, std::string_view text) {
-    if (!(size >= 0) || size > 9.0e18) {
+    if (!(size >= 0) || std::isinf(size)) {
         return not_a_size(text);
+    }
+    if (size > kMostBytes) {
+        return too_large(text);
     }
     return static_cast<std::int64_t>(size);
 }
@@ -86,6 +105,9 @@ Result<std::int64_t> parse_size(std::string_view text, std::int64_t whole_bytes)
     std::string_view const body = trimmed(text);
     double number = 0;
     auto const [end, failure] = std::from_chars(body.data(), body.data() + body.size(), number);
+    if (failure == std::errc::result_out_of_range && body.find('-') == body.npos) {
+        return too_large(text);
+    }
     if (failure != std::errc{}) {
         return not_a_size(text);
     }

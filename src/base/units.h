@@ -73,8 +73,8 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
     return (n + unit - 1) & ~(unit - 1);
 }
 
-/// Reads a size as people type it: "600MiB", "1.5 GiB" (binary: KiB MiB GiB TiB), "700MB"
-/// (decimal: KB MB GB TB), "4096" or "4096B" (bytes), "80%" (of `whole_bytes`).
+/// Reads a size as people type it: "600MiB", "1.5 GiB" (binary: KiB to EiB), "700MB" (decimal:
+/// KB to EB), "4096" or "4096B" (bytes), "80%" (of `whole_bytes`).
 ///
 /// Fails   Errc::bad_argument with the text as typed: not a size, negative, too large, or a share
 ///         where `whole_bytes` is 0 (nothing it could be a share of)

@@ -74,6 +74,24 @@ TEST(UnitsTest, what_is_no_size_is_refused_as_typed) {
     EXPECT_FALSE(parse_size("101%", 1000).ok());
 }
 
+TEST(UnitsTest, what_is_too_large_is_refused_as_that) {
+    EXPECT_EQ(parsed("1PiB"), std::int64_t{1} << 50);
+    EXPECT_EQ(parsed("7EiB"), std::int64_t{7} << 60);
+    EXPECT_EQ(parsed("2p"), std::int64_t{2} << 50);
+    EXPECT_EQ(parsed("1PB"), 1'000'000'000'000'000);
+    EXPECT_EQ(parsed("9EB"), 9'000'000'000'000'000'000);
+    std::string const many(400, '9');  // no double
+    for (std::string const& text :
+         {std::string("8EiB"), std::string("10EB"), "1" + std::string(30, '0'), many}) {
+        EXPECT_EQ(
+            parse_size(text, 0).error().what, "'" + text + "' is too large; a size is at most 9 EB"
+        );
+    }
+    for (char const* text : {"-8EiB", "inf", "-1e400"}) {
+        EXPECT_NE(parse_size(text, 0).error().what.find("is not a size"), std::string::npos);
+    }
+}
+
 TEST(UnitsTest, sizes_are_written_in_binary_units) {
     EXPECT_EQ(format_size(0), "0 B");
     EXPECT_EQ(format_size(1023), "1023 B");

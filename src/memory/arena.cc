@@ -73,11 +73,12 @@ bool is_small(std::int64_t size_bytes) {
 
 Result<std::shared_ptr<Arena>> Arena::open(ArenaOptions options) {
     if (options.limit_bytes < 0 || options.virtual_bytes < 0) {
-        return Error{Errc::bad_argument, "a size of an arena is negative", "device"};
+        return Error{Errc::bad_argument, "a size of an arena is negative", ""};
     }
     if (options.limit_bytes > 0 && options.limit_bytes < kArenaPageBytes) {
         std::string const limit = format_size(options.limit_bytes);
-        return Error{Errc::bad_argument, "a limit of " + limit + " is less than a page", "device"};
+        return Error{
+            Errc::bad_argument, "a limit of " + limit + " is less than a page (4 KiB)", ""};
     }
     Result<Range> const range = map_range(options);
     if (!range.ok()) {
@@ -115,8 +116,7 @@ Result<Arena::Range> Arena::map_range(ArenaOptions const& options) {
         }
         if (size_bytes / 2 < least_bytes) {
             std::string const size = format_size(size_bytes);
-            return Error{
-                Errc::out_of_memory, "the system refuses " + size + " of addresses", "device"};
+            return Error{Errc::out_of_memory, "the system refuses " + size + " of addresses", ""};
         }
         size_bytes = round_up(size_bytes / 2, kArenaUnitBytes);
     }

@@ -97,7 +97,7 @@ Result<std::int64_t> register_arena(Arena* arena, std::byte const* first, std::i
         }
         return static_cast<std::int64_t>(i);
     }
-    return Error{Errc::unsupported, "too many arenas are open at once", "device"};
+    return Error{Errc::unsupported, "too many arenas are open at once", ""};
 }
 
 void shorten_arena(std::int64_t entry, std::int64_t size_bytes) noexcept {

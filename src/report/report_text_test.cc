@@ -111,6 +111,20 @@ TEST(ReportText, a_table_has_a_row_for_each_class_and_codec) {
     }
 }
 
+TEST(ReportText, values_that_two_operators_read_differently_are_counted) {
+    Report report = with_codecs();
+    EXPECT_EQ(to_table(report).find("left raw"), std::string::npos);
+    report.raw_for_two_savers = 3;
+    std::string const table = to_table(report);
+    EXPECT_NE(
+        table.find("         left raw                    3  values that two savers read for "
+                   "different ends\n"),
+        std::string::npos
+    ) << table;
+    auto const json = nlohmann::json::parse(to_json(report), nullptr, false);
+    EXPECT_EQ(json["raw_for_two_savers"], 3);
+}
+
 TEST(ReportText, json_has_every_number_of_a_codec) {
     auto const json = nlohmann::json::parse(to_json(with_codecs()), nullptr, false);
     ASSERT_EQ(json["codecs"].size(), 3U);

@@ -17,10 +17,7 @@ import spillway
 import torch
 
 import same_bits
-
-ROWS = 512  # a tensor of 1 MiB
-BUDGET = "12MiB"
-Body = Callable[[torch.Tensor, Callable[[], None]], Any]
+from as_plain import BUDGET, ROWS, AsPlain, push
 
 
 class Swap(torch.autograd.Function):
@@ -46,28 +43,7 @@ class Swap(torch.autograd.Function):
         return gradient * again.flatten()[:1] + first
 
 
-def push() -> None:
-    """Pushes what can leave off the device: more than the budget is saved, and let go of."""
-    x = torch.ones(ROWS, ROWS, requires_grad=True)
-    for _ in range(12):
-        x = (x * 1.01).sin()
-
-
-class HandedOut(same_bits.Case):
-    def as_plain(self, body: Body, moved: bool = True, **options: Any) -> spillway.Session:
-        """`body(leaf, push)` gives the same with nothing moved and with all that can moved."""
-        def run(push_out: Callable[[], None]) -> Any:
-            return body(same_bits.noise(ROWS, ROWS).requires_grad_(), push_out)
-
-        expected = run(push)
-        session = self.open(torch.nn.Linear(2, 2), BUDGET, **options)
-        with session:
-            found = run(push)
-        self.assertEqual(found, expected)
-        if moved:
-            self.assertGreater(session.report()["stored_bytes"], 0)
-        return session
-
+class HandedOut(AsPlain):
     def test_a_tensor_that_python_holds_is_written_where_backward_reads_it(self):
         def body(x, push_out):
             y = x.sin() * (x > 0).float()
@@ -253,139 +229,6 @@ class HandedOut(same_bits.Case):
                 push()
                 self.assertEqual(layout(y.grad_fn._saved_self), before)
 
-    def test_a_subclass_keeps_its_arithmetic_and_its_attributes(self):
-        class Doubling(torch.Tensor):
-            @classmethod
-            def __torch_function__(cls, func, types, args=(), kwargs=None):
-                result = super().__torch_function__(func, types, args, kwargs or {})
-                if func in (torch.Tensor.mul, torch.Tensor.__mul__, torch.Tensor.__rmul__, torch.mul):
-                    result = result.add(args[0].extra if hasattr(args[0], "extra") else 1)
-                return result
-
-        class Product(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.save_for_backward(x)
-                return x.as_subclass(torch.Tensor) * 2
-
-            @staticmethod
-            def backward(ctx, gradient):
-                (x,) = ctx.saved_tensors
-                return (x * gradient).as_subclass(torch.Tensor)
-
-        for leaf in (False, True):
-            def body(x, push_out):
-                source = x.detach().as_subclass(Doubling).requires_grad_() if leaf else x.sin().as_subclass(Doubling)
-                source.extra = 5
-                y = Product.apply(source)
-                push_out()
-                y.sum().backward()
-                return same_bits.bits([x.grad if not leaf else source.grad.as_subclass(torch.Tensor)])
-
-            with self.subTest(leaf=leaf):
-                self.as_plain(body, moved=False)
-
-    def test_attributes_of_what_was_saved_are_there_in_backward(self):
-        """Quantizers keep the scale on the tensor; Megatron adds to `weight.main_grad` and sets a flag there."""
-        class Quantized(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x, weight):
-                codes = (x * 8).round().to(torch.int8)
-                codes._scale = 0.125
-                ctx.save_for_backward(codes, x, weight)
-                return x * weight
-
-            @staticmethod
-            def backward(ctx, gradient):
-                codes, x, weight = ctx.saved_tensors
-                weight.main_grad.add_(gradient * codes.to(gradient.dtype) * getattr(codes, "_scale", 1.0))
-                weight.is_added = True
-                return gradient * weight * getattr(x, "late", 1.0), None
-
-        class OwnParameter(torch.nn.Parameter):
-            pass
-
-        for kind in (torch.nn.Parameter, OwnParameter):
-            for drops in (True, False):
-                def body(x, push_out):
-                    weight = kind(x.detach() + 1)
-                    weight.main_grad = torch.zeros_like(weight)
-                    weight.is_added = False
-                    y = x * 2
-                    loss = Quantized.apply(y, weight).square().sum()
-                    if drops:
-                        del y
-                    else:
-                        y.late = 3.0
-                    push_out()
-                    loss.backward()
-                    self.assertTrue(weight.is_added)
-                    self.assertIsNone(weight.grad)
-                    return same_bits.bits([x.grad, weight.main_grad])
-
-                with self.subTest(kind=kind.__name__, drops=drops):
-                    session = self.as_plain(body)
-                    self.assertGreater(session.report()["loaded_bytes"], 0)
-
-    def test_a_function_that_saves_its_own_output_gets_it_back_bare(self):
-        class Marked(torch.Tensor):
-            pass
-
-        class Records(torch.autograd.Function):
-            kind: type = torch.Tensor
-
-            @staticmethod
-            def forward(ctx, x):
-                out = (x * 2).as_subclass(Records.kind)
-                with torch.enable_grad():
-                    (x.detach().requires_grad_() * 2).sin()  # nodes after the one that saves
-                out._scale = 3.0
-                ctx.save_for_backward(out)
-                return out
-
-            @staticmethod
-            def backward(ctx, gradient):
-                (out,) = ctx.saved_tensors
-                factor = getattr(out, "_scale", 1.0) + (5.0 if isinstance(out, Marked) else 0.0)
-                return (gradient * out * factor).as_subclass(torch.Tensor)
-
-        for kind in (torch.Tensor, Marked):
-            def body(x, push_out):
-                y = Records.apply(x * 1.5).as_subclass(torch.Tensor).sum()
-                push_out()
-                y.backward()
-                return same_bits.bits([x.grad])
-
-            Records.kind = kind
-            with self.subTest(kind=kind.__name__):
-                self.as_plain(body, moved=False)
-
-    def test_a_subclass_with_slots(self):
-        class Slotted(torch.Tensor):
-            __slots__ = ("scale",)
-
-        class Scales(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.save_for_backward(x)
-                return x.as_subclass(torch.Tensor) * 2
-
-            @staticmethod
-            def backward(ctx, gradient):
-                (x,) = ctx.saved_tensors
-                return (gradient * x * x.scale).as_subclass(torch.Tensor)
-
-        def body(x, push_out):
-            slotted = (x * 1.5).as_subclass(Slotted)
-            slotted.scale = 0.25
-            y = Scales.apply(slotted).sum()
-            del slotted
-            push_out()
-            y.backward()
-            return same_bits.bits([x.grad])
-
-        self.as_plain(body, moved=False)
-
     def test_a_tensor_that_was_turned_conjugated_negative_or_into_another_dtype(self):
         for name, turn in {"conj": lambda t: t.conj(), "negative": lambda t: torch._neg_view(t),
                            "bits": lambda t: t.view(torch.int32)}.items():
@@ -426,32 +269,6 @@ class HandedOut(same_bits.Case):
             push_out()
             loss.backward()
             return same_bits.bits([whole.grad])
-
-        self.as_plain(body, moved=False)
-
-    def test_a_subclass_is_what_became_of_it_at_the_next_look(self):
-        class Marked(torch.Tensor):
-            pass
-
-        class Swaps(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.save_for_backward(x)
-                return x.as_subclass(torch.Tensor) * 2
-
-            @staticmethod
-            def backward(ctx, gradient):
-                (x,) = ctx.saved_tensors
-                result = (gradient * x).as_subclass(torch.Tensor)
-                x.data = x.data * 2
-                return result
-
-        def body(x, push_out):
-            y = Swaps.apply((x * 1.5).as_subclass(Marked)).sum()
-            push_out()
-            y.backward(retain_graph=True)
-            y.backward()
-            return same_bits.bits([x.grad])
 
         self.as_plain(body, moved=False)
 
@@ -563,7 +380,7 @@ import faulthandler, sys, threading
 faulthandler.dump_traceback_later(90, exit=True)
 sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
 import spillway, torch
-import handed_out_test as here
+import as_plain as here
 
 class Reads(torch.autograd.Function):
     @staticmethod

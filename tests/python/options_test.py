@@ -15,7 +15,7 @@ from typing import Any
 import spillway
 import torch
 from spillway._callback import Training
-from spillway._options import Option, options
+from spillway._options import Option, Options as GivenOptions, options
 
 import same_bits
 
@@ -52,6 +52,15 @@ class Table(same_bits.Case):
                     if name not in ("model", "optimizer")]
 
         self.assertEqual(arguments(Training), arguments(spillway.Session))
+        types = typing.get_type_hints(spillway.Session.__init__)
+        self.assertEqual(typing.get_type_hints(GivenOptions), {option.name: types[option.name] for option in options()})
+        self.assertEqual(GivenOptions.__required_keys__, {"device_budget"})
+
+    def test_callbacks_refuse_what_a_session_refuses_at_once(self):
+        for wrong, words in (({"device_buget": 1}, "device_bu"), ({}, "device_budget"),
+                             ({"device_budget": 1, "optimizer": None}, "optimizer")):
+            with self.subTest(wrong), self.assertRaisesRegex(TypeError, words):
+                Training(**wrong)
 
     def test_the_docstring_is_the_tables(self):
         told = " ".join(spillway.Session.__doc__.replace('"', "").split())

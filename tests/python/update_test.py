@@ -3,10 +3,8 @@
 """An optimizer's step under a budget: a session takes part in it wherever it is called and whoever made it."""
 
 import contextlib
-import copy
 import gc
 import os
-import pickle
 import sys
 import threading
 import time
@@ -15,7 +13,6 @@ import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import spillway
 import torch
@@ -25,17 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import same_bits
 from cap_test import fits
-
-WIDTH = 512  # a layer of 1 MiB
-
-
-def model(layers: int = 6) -> torch.nn.Module:
-    torch.manual_seed(1)
-    return torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(layers)))
-
-
-def loss_of(net: torch.nn.Module) -> torch.Tensor:
-    return net(same_bits.noise(64, WIDTH)).square().mean()
+from layers import loss_of, model
 
 
 def closure_of(net: torch.nn.Module, session: spillway.Session, optimizer: torch.optim.Optimizer) -> Callable[[], torch.Tensor]:
@@ -376,124 +363,6 @@ class Update(same_bits.Case):
         session.close()
         torch.optim.AdamW(net.parameters()).step()
         self.assertTrue(fits())
-
-
-class Warned(same_bits.Case):
-    def warnings_of(self, body: Any) -> list[str]:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            body()
-            gc.collect()
-        return [str(each.message) for each in caught if each.category is spillway.SpillwayWarning]
-
-    def test_a_session_that_records_nothing_says_so_once(self):
-        net = model(1)
-
-        def never_entered() -> None:
-            session = self.open(net, "8MiB")
-            loss_of(net).backward()
-            session.report()
-            session.close()
-
-        def dropped() -> None:
-            spillway.session(net, device_budget="8MiB", nvme=self.folder)
-
-        def without_grad() -> None:
-            session = self.open(net, "8MiB")
-            with session, torch.no_grad():
-                loss_of(net)
-            session.close()
-
-        for body, words in ((never_entered, "never entered"), (dropped, "never entered"),
-                            (without_grad, "autograd saved nothing")):
-            with self.subTest(body.__name__):
-                said = self.warnings_of(body)
-                self.assertEqual(len(said), 1, said)
-                self.assertIn(words, said[0])
-
-    def test_one_that_records_says_nothing(self):
-        def body() -> None:
-            session = self.open(model(1), "8MiB")
-            with session:
-                loss_of(session._model).backward()
-            session.report()
-            session.close()
-            print(session.report(), file=open(os.devnull, "w"))
-
-        self.assertEqual(self.warnings_of(body), [])
-
-
-class Owned(same_bits.Case):
-    def test_a_wrapper_counts_what_is_inside_it(self):
-        from torch.testing._internal.two_tensor import TwoTensor
-
-        net = torch.nn.Linear(WIDTH, WIDTH, bias=False)
-        net.weight = torch.nn.Parameter(TwoTensor(torch.ones(WIDTH, WIDTH), torch.ones(WIDTH, WIDTH)))
-        session = self.open(net, "8MiB")
-        self.assertAlmostEqual(session.report()["device_bytes"], 2 << 20, delta=1 << 16)
-        session.close()
-        with self.assertRaises(spillway.BudgetError):
-            self.open(net, "2MiB")
-
-    def test_lazy_parameters_count_when_they_are_there(self):
-        net = torch.nn.Sequential(torch.nn.LazyLinear(WIDTH), torch.nn.LazyLinear(WIDTH))
-        session = self.open(net, "8MiB")
-        with session:
-            loss_of(net).backward()
-        with session:
-            loss_of(net).backward()
-        self.assertGreater(session.report()["device_bytes"], 2 << 20)
-
-    def test_what_holds_a_session_cannot_be_copied(self):
-        session = self.open(model(1), "8MiB")
-        for copied in (copy.copy, copy.deepcopy, pickle.dumps):
-            with self.subTest(copied.__name__), self.assertRaisesRegex(spillway.StateError, "open one for the copy"):
-                copied({"holder": session} if copied is not copy.copy else session)
-
-
-class Options(same_bits.Case):
-    def test_what_is_no_budget_is_refused_in_one_clear_line(self):
-        for budget, words in ((None, "such as '16GiB'"), (0, "such as '16GiB'"), ("", "such as '16GiB'"),
-                              ("0", "such as '16GiB'"), (0.5, "write '50%'"), (1e9, "write 1000000000"),
-                              (True, "not True"), ("120%", "at most 100%"), ("8 apples", "not a size")):
-            with self.subTest(budget=budget), self.assertRaises(spillway.OptionError) as refused:
-                self.open(model(1), budget)
-            self.assertIn(words, str(refused.exception))
-            self.assertEqual(refused.exception.option, "device_budget")
-
-    def test_all_common_spellings_of_sizes(self):
-        for text in ("8g", "8G", "8gb", "8 GB", "8GiB", "8gib", "8 gib", "8Gi", "8192m", "8192MiB"):
-            with self.subTest(text):
-                session = self.open(model(1), text)
-                expected = 8_000_000_000 if "b" in text.lower() and "i" not in text.lower() else 8 << 30
-                self.assertAlmostEqual(session.report()["device_limit_bytes"], expected, delta=1 << 12)
-                session.close()
-
-    def test_a_home_folder(self):
-        with mock.patch.dict(os.environ, {"HOME": self.folder}):
-            session = self.open(model(1), "8MiB", nvme="~")
-            with session:
-                loss_of(session._model).backward()
-
-    def test_the_smallest_tensor_that_may_leave(self):
-        for least, moves in ((1, True), ("4KiB", True), ("1MiB", False), (None, False)):
-            net = model(1)
-            session = self.open(net, 1_200_000, min_tensor_bytes=least, nvme_budget="16MiB")
-            kept = []
-            with session:
-                x = torch.ones(8, WIDTH, requires_grad=True)  # 16 KiB
-                for _ in range(4):
-                    x = x.sin()
-            kept.append(x)
-            self.assertEqual(session.report()["saved_values"] > 0, moves, least)
-            session.close()
-
-    def test_ranks_as_launchers_tell_them(self):
-        from spillway.session import _rank
-
-        for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"):
-            with mock.patch.dict(os.environ, {name: "3"}, clear=True):
-                self.assertEqual(_rank(), 3, name)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ namespace spillway {
 /// Whether a saved tensor may leave the device, and if not, why.
 enum class Stay : std::uint8_t {
     may_leave,
-    no_plain_tensor,  ///< sparse, a subclass, a wrapper of torch.func or a tracer
+    no_plain_tensor,  ///< sparse, a wrapper class, a wrapper of torch.func or a tracer
+    python_class,     ///< a subclass that a Function saved: kept as it is, class and attributes
     other_device,
     small,
     long_for_tier,  ///< behind a GPU, with NVMe and no host budget

@@ -3,7 +3,7 @@
 
 #include "torch_driver/autograd/python_lock.h"
 
-#include <dlfcn.h>
+#include "torch_driver/autograd/python_function.h"
 
 #include <cstdint>
 #include <utility>
@@ -12,19 +12,14 @@ namespace spillway {
 
 namespace {
 
-template <typename Function>
-Function* of_python(char const* name) {
-    return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
-}
-
 /// Three functions of Python's stable ABI, as the program or its libpython exports them.
 struct Python {
-    int (*check)() = of_python<int()>("PyGILState_Check");
-    void* (*save_thread)() = of_python<void*()>("PyEval_SaveThread");
-    void (*restore_thread)(void*) = of_python<void(void*)>("PyEval_RestoreThread");
-    int (*is_initialized)() = of_python<int()>("Py_IsInitialized");
+    int (*check)() = python_function<int()>("PyGILState_Check");
+    void* (*save_thread)() = python_function<void*()>("PyEval_SaveThread");
+    void (*restore_thread)(void*) = python_function<void(void*)>("PyEval_RestoreThread");
+    int (*is_initialized)() = python_function<int()>("Py_IsInitialized");
     /// Which only a free-threaded Python exports.
-    bool const is_free_threaded = ::dlsym(RTLD_DEFAULT, "PyUnstable_Module_SetGIL") != nullptr;
+    bool const is_free_threaded = python_function<void()>("PyUnstable_Module_SetGIL") != nullptr;
 
     [[nodiscard]] bool is_here() const {
         return check != nullptr && save_thread != nullptr && restore_thread != nullptr &&

@@ -3,36 +3,43 @@
 
 #include "torch_driver/autograd/python_state.h"
 
+#include "base/assert.h"
 #include "torch_driver/autograd/geometry.h"
+#include "torch_driver/autograd/python_function.h"
 #include "torch_driver/autograd/python_lock.h"
 
 #include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/util/Exception.h>
-#include <dlfcn.h>
 
 #include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 namespace spillway {
 
 namespace {
 
-template <typename Function>
-Function* of_python(char const* name) {
-    return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
-}
-
 struct Calls {
-    PyObject* (*type)(PyObject*) = of_python<PyObject*(PyObject*)>("PyObject_Type");
+    PyObject* (*type)(PyObject*) = python_function<PyObject*(PyObject*)>("PyObject_Type");
     PyObject* (*call
-    )(PyObject*, PyObject*) = of_python<PyObject*(PyObject*, PyObject*)>("PyObject_CallObject");
-    void (*release)(PyObject*) = of_python<void(PyObject*)>("Py_DecRef");
-    void (*clear_error)() = of_python<void()>("PyErr_Clear");
+    )(PyObject*,
+      PyObject*) = python_function<PyObject*(PyObject*, PyObject*)>("PyObject_CallObject");
+    void (*release)(PyObject*) = python_function<void(PyObject*)>("Py_DecRef");
+    void (*clear_error)() = python_function<void()>("PyErr_Clear");
     PyObject* (*attribute
     )(PyObject*,
-      char const*) = of_python<PyObject*(PyObject*, char const*)>("PyObject_GetAttrString");
-    std::intptr_t (*size)(PyObject*) = of_python<std::intptr_t(PyObject*)>("PyObject_Size");
+      char const*) = python_function<PyObject*(PyObject*, char const*)>("PyObject_GetAttrString");
+    void (*take_error)(PyObject**, PyObject**, PyObject**) =
+        python_function<void(PyObject**, PyObject**, PyObject**)>("PyErr_Fetch");
+    void (*normalize_error)(PyObject**, PyObject**, PyObject**) =
+        python_function<void(PyObject**, PyObject**, PyObject**)>("PyErr_NormalizeException");
+    PyObject* (*string_of)(PyObject*) = python_function<PyObject*(PyObject*)>("PyObject_Str");
+    char const* (*text)(PyObject*, std::intptr_t*) =
+        python_function<char const*(PyObject*, std::intptr_t*)>("PyUnicode_AsUTF8AndSize");
+    std::intptr_t (*size)(PyObject*) = python_function<std::intptr_t(PyObject*)>("PyObject_Size");
 };
 
 Calls const& calls() {
@@ -53,6 +60,27 @@ PyObject* object_of(at::Tensor const& tensor) {
     return tensor.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj();
 }
 
+/// Gives a reference back.
+struct Release {
+    void operator()(PyObject* object) const { calls().release(object); }
+};
+using Owned = std::unique_ptr<PyObject, Release>;
+
+/// Of a `str`; "?" where it is none, or null.
+std::string text_of(PyObject* string) {
+    std::intptr_t size = 0;
+    char const* const text = string == nullptr ? nullptr : calls().text(string, &size);
+    if (text == nullptr) {
+        calls().clear_error();
+        return "?";
+    }
+    return {text, static_cast<std::size_t>(size)};
+}
+
+std::string name_of_class(PyObject* type) {
+    return text_of(Owned(calls().attribute(type, "__name__")).get());
+}
+
 /// Whether its `__dict__` has something in it.
 bool has_attributes(PyObject* object) {
     PyObject* const attributes = calls().attribute(object, "__dict__");
@@ -66,15 +94,27 @@ bool has_attributes(PyObject* object) {
     return count > 0;
 }
 
-/// Whether it returned without an error, which is cleared.
-bool call(std::int64_t callable) {
-    PyObject* const result = calls().call(reinterpret_cast<PyObject*>(callable), nullptr);
-    if (result == nullptr) {
-        calls().clear_error();
-        return false;
-    }
-    calls().release(result);
-    return true;
+/// Takes the error that is set: "TypeError: must be str", its first line.
+std::string take_error() {
+    PyObject* type = nullptr;
+    PyObject* value = nullptr;
+    PyObject* trace = nullptr;
+    calls().take_error(&type, &value, &trace);
+    calls().normalize_error(&type, &value, &trace);
+    Owned const owned_type(type);
+    Owned const owned_value(value);
+    Owned const owned_trace(trace);
+    Owned const string(value == nullptr ? nullptr : calls().string_of(value));
+    std::string const text = text_of(string.get());
+    return name_of_class(type) + ": " + text.substr(0, text.find('\n'));
+}
+
+/// None: it returned; else what it raised, which Python does not see any more.
+using Raised = std::optional<std::string>;
+
+Raised call(std::int64_t callable) {
+    Owned const result(calls().call(reinterpret_cast<PyObject*>(callable), nullptr));
+    return result == nullptr ? Raised(take_error()) : std::nullopt;
 }
 
 /// What a callable is called with. Restored, as Python may free a tensor in it and call again.
@@ -94,14 +134,22 @@ class Given {
     at::Tensor to_;
 };
 
-bool give(at::Tensor const& from, at::Tensor const& to) {
+Raised give(at::Tensor const& from, at::Tensor const& to) {
     Given const given(from, to);
     return call(state_giver);
 }
 
-constexpr char const* kCannotCopy =
-    "a saved tensor is of a subclass of torch.Tensor that could not be made again; save a plain "
-    "tensor (tensor.as_subclass(torch.Tensor)), or run this part outside of the Spillway session";
+void check_copied(Raised const& raised, at::Tensor const& of) {
+    TORCH_CHECK(
+        !raised,
+        "a saved tensor is of a subclass of torch.Tensor, ",
+        python_class_name(of),
+        ", that could not be made again (",
+        *raised,
+        "); save a plain tensor (tensor.as_subclass(torch.Tensor)), or run this part outside of "
+        "the Spillway session"
+    );
+}
 
 /// Autograd asks it for a shallow copy, to make a variable of; it has one ready.
 class OfSubclass final : public c10::TensorImpl {
@@ -150,6 +198,10 @@ bool is_python_subclass(at::Tensor const& tensor) {
            address != parameter_class.load(std::memory_order_relaxed);
 }
 
+std::string python_class_name(at::Tensor const& tensor) {
+    return name_of_class(Owned(calls().type(object_of(tensor))).get());
+}
+
 bool has_python_attributes(at::Tensor const& tensor) {
     return has_python_object(tensor) && holds_python_lock() && has_attributes(object_of(tensor));
 }
@@ -167,18 +219,19 @@ void python_state_copied(at::Tensor const& copy) {
 }
 
 void copy_python_state(at::Tensor const& from, at::Tensor const& to) {
-    TORCH_CHECK(give(from, to), kCannotCopy);
+    check_copied(give(from, to), from);
 }
 
 bool can_copy_python_state(at::Tensor const& from) {
-    return give(from, without_bytes(geometry_of(from), from.device()));
+    return !give(from, without_bytes(geometry_of(from), from.device()));
 }
 
 at::Tensor as_its_subclass(at::Tensor const& original) {
     Given const given(original, {});
-    bool const is_done = call(state_copier);
+    Raised const raised = call(state_copier);
     at::Tensor ready = std::exchange(copied, at::Tensor());
-    TORCH_CHECK(is_done && ready.defined(), kCannotCopy);
+    check_copied(raised, original);
+    SPILLWAY_ASSERT(ready.defined(), "the copier hands a copy over, or raises");
     c10::TensorImpl const& like = *original.unsafeGetTensorImpl();
     auto impl = c10::make_intrusive<OfSubclass>(
         c10::Storage(like.storage()), like.key_set(), like.dtype(), std::move(ready)

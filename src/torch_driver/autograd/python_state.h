@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 
 namespace spillway {
 
@@ -28,13 +29,16 @@ void set_python_classes(
 /// then none of Python's code will see what is unpacked.
 [[nodiscard]] bool is_python_subclass(at::Tensor const& tensor);
 
+/// "DTensor": of its Python class, which it has. Under Python's lock.
+[[nodiscard]] std::string python_class_name(at::Tensor const& tensor);
+
 /// Whether it has attributes of its own in Python; asked as the one before.
 [[nodiscard]] bool has_python_attributes(at::Tensor const& tensor);
 
 /// Gives `to`, which Python has not seen yet, the class of `from` and its attributes: the very
 /// dictionary, so that both see what is set later. Under Python's lock.
 ///
-/// Fails   as c10::Error: the class cannot be given to another tensor
+/// Fails   as c10::Error with what Python raised: the class cannot be given to another tensor
 void copy_python_state(at::Tensor const& from, at::Tensor const& to);
 
 /// Whether `copy_python_state` from it would succeed: not for a class with `__slots__`.
@@ -44,7 +48,7 @@ void copy_python_state(at::Tensor const& from, at::Tensor const& to);
 /// (`__torch_dispatch__`) or one with `__slots__`, to return from an unpack hook: the variable that
 /// autograd makes of it has the class and the attributes of `original`. Under Python's lock.
 ///
-/// Fails   as c10::Error: the class could not be instantiated again
+/// Fails   as c10::Error with what Python raised: the class could not be instantiated again
 [[nodiscard]] at::Tensor as_its_subclass(at::Tensor const& original);
 
 // For the callables.

@@ -22,12 +22,15 @@ bool is_in(std::string const& place, std::string const& module) {
             place[module.size()] == '.');
 }
 
-std::string_view why(Stay stay) {
-    switch (stay) {
+std::string why(Save const& save) {
+    switch (save.stay) {
         case Stay::may_leave:
             return "kept: the budget did not ask for it";
         case Stay::no_plain_tensor:
             return "kept: no plain strided tensor";
+        case Stay::python_class:
+            return "kept: its class is " + save.python_class +
+                   ", which the Function that saved it may read";
         case Stay::other_device:
             return "kept: on another device";
         case Stay::small:
@@ -45,7 +48,7 @@ std::string_view why(Stay stay) {
 std::string told(Save const& save, std::map<ValueId, History> const& histories) {
     auto const at = save.value.valid() ? histories.find(save.value) : histories.end();
     if (at == histories.end()) {
-        return std::string(why(save.stay));
+        return why(save);
     }
     History const& history = at->second;
     std::string const place = history.pool == Pool::nvme ? "NVMe" : "host";

@@ -83,6 +83,7 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
     is_kept_whole_ = !is_output_ && (is_python_subclass(tensor) || (has_attributes && !is_plain));
     if (is_kept_whole_) {
         session_->pass();
+        session_->saved_tensors().log_kept_whole(*this, tensor);
     } else {
         session_->save(*this, tensor);
     }

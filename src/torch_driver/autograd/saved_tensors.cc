@@ -7,6 +7,7 @@
 #include "torch_driver/autograd/handed_out.h"
 #include "torch_driver/autograd/maker.h"
 #include "torch_driver/autograd/operator_name.h"
+#include "torch_driver/autograd/python_state.h"
 
 #include <c10/core/Storage.h>
 
@@ -126,9 +127,21 @@ void SavedTensors::log_save(SavedHook const& hook, at::Tensor const& tensor, Sta
          .value = hook.value_,
          .size_bytes = static_cast<std::int64_t>(storage.nbytes()),
          .stay = stay,
-         .name = owned_.name_of(is_of_leaf ? *maker.leaf : storage)},
+         .name = owned_.name_of(is_of_leaf ? *maker.leaf : storage),
+         .python_class = stay == Stay::python_class ? python_class_name(tensor) : std::string()},
         running_operators()
     );
+}
+
+void SavedTensors::log_kept_whole(SavedHook const& hook, at::Tensor const& tensor) {
+    // A tracer's may have a size that is no number.
+    if (!log_.is_kept() || !tensor.has_storage() ||
+        tensor.storage().sym_nbytes().is_heap_allocated()) {
+        return;
+    }
+    Stay const stay = eligibility_.stay_of(tensor, *tensor.storage().unsafeGetStorageImpl());
+    bool const says_more = stay == Stay::other_device || stay == Stay::owned;
+    log_save(hook, tensor, says_more || !is_python_subclass(tensor) ? stay : Stay::python_class);
 }
 
 std::vector<std::pair<std::string, SaverClass>> SavedTensors::classes() const {

@@ -74,6 +74,9 @@ class SavedTensors final : public Driver {
     /// Files the hook, which keeps `tensor`'s alias, under its storage's value if the tensor is
     /// eligible.
     [[nodiscard]] Filed file(SavedHook& hook, at::Tensor const& tensor, Fresh& fresh);
+    /// The hook keeps `tensor` itself, for the sake of what Python knows of it. Under Python's
+    /// lock.
+    void log_kept_whole(SavedHook const& hook, at::Tensor const& tensor);
     /// A hook dies. Its value ends with its last hook.
     void forget(SavedHook& hook) noexcept;
     /// A hook that was passed, and keeps an alias of a tensor that plain autograd keeps itself.

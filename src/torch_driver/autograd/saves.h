@@ -31,6 +31,7 @@ struct Save {
     /// The operator that saved it, "aten::linear", and the one inside that did; null: not known.
     std::string const* outer = nullptr;
     std::string const* inner = nullptr;
+    std::string python_class = {};  ///< "DTensor"; where `stay` is that
 };
 
 /// Of each save the module whose parameters the same node saved, else what the parameters before

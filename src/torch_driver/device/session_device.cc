@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "executor/executor.h"
 #include "memory/cpu_device.h"
+#include "spillway/limits.h"
 #include "tier/host_tier.h"
 #include "tier/nvme_tier.h"
 #include "tier/rate_limited_tier.h"
@@ -33,6 +34,20 @@ std::int64_t default_host_bytes(SessionOptions const& options, HostLimits const&
     std::int64_t const wanted = kDeviceBudgets * options.device_budget_bytes;
     std::int64_t const left = limits.left_bytes();
     return left == HostLimits::kUnlimited ? wanted : std::clamp<std::int64_t>(left / 2, 0, wanted);
+}
+
+/// A hundredth more than is free is let through: others may have written since a share was taken.
+void check_nvme_budget(SessionOptions const& options) {
+    std::int64_t const free_bytes = free_bytes_of(options.nvme);
+    if (options.nvme_budget_bytes <= free_bytes + free_bytes / 100) {
+        return;
+    }
+    throw BadOption(
+        "nvme_budget_bytes",
+        format_size(options.nvme_budget_bytes) + " are asked for, but '" + options.nvme + "' has " +
+            format_size(free_bytes) +
+            " free; ask for less, or leave it out (then it is nine tenths of that)"
+    );
 }
 
 }  // namespace
@@ -85,6 +100,7 @@ std::unique_ptr<Tier> open_nvme(SessionOptions const& options) {
     nvme.capacity_bytes = options.nvme_budget_bytes;
     nvme.allow_tmpfs = options.nvme_allow_tmpfs;
     std::unique_ptr<Tier> tier = value_or_throw(open_nvme_tier(nvme), "nvme");
+    check_nvme_budget(options);
     if (options.nvme_rate_bytes_per_s > 0) {
         BytesPerSec const rate{static_cast<double>(options.nvme_rate_bytes_per_s)};
         tier = std::make_unique<RateLimitedTier>(std::move(tier), rate);

@@ -150,6 +150,12 @@ TEST(FirstLight, options_that_cannot_be_are_named) {
         refused({.device_budget_bytes = 1_MiB, .nvme = scratch(), .nvme_budget_bytes = 12}),
         "nvme_budget_bytes"
     );
+    EXPECT_EQ(
+        refused(
+            {.device_budget_bytes = 1_MiB, .nvme = scratch(), .nvme_budget_bytes = 900 * 1024_GiB}
+        ),
+        "nvme_budget_bytes"
+    );
     EXPECT_EQ(refused({.device_budget_bytes = 1_MiB, .policy = "none"}), "policy");
     EXPECT_EQ(refused({.device_budget_bytes = 1_MiB, .policy = "planned"}), "policy");
     EXPECT_EQ(refused({.device_budget_bytes = -1}), "device_budget_bytes");

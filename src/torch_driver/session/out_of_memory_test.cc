@@ -31,6 +31,8 @@ TEST(OutOfMemoryTest, an_error_says_where_and_why_and_has_torchs_own_words) {
     );
     EXPECT_EQ(words.find("step 3, forward: aten::mm asked. More is needed. "), 0U) << words;
     EXPECT_TRUE(has(words, "DefaultCPUAllocator: can't allocate memory")) << words;
+    EXPECT_TRUE(has(words, "(this is the budget of a Spillway session, not the machine's memory; "))
+        << words;
     EXPECT_FALSE(has(words, "session.close()")) << words;
     EXPECT_FALSE(has(words, "was left")) << words;
 }
@@ -44,7 +46,8 @@ TEST(OutOfMemoryTest, of_a_session_that_was_left_it_says_what_still_holds_it) {
          .is_left = true}
     );
     EXPECT_TRUE(has(words, "The session was left")) << words;
-    EXPECT_TRUE(has(words, ", which session.close() ends")) << words;
+    EXPECT_TRUE(has(words, "session, which session.close() ends, not the machine's memory; "))
+        << words;
 }
 
 }  // namespace

@@ -1,0 +1,45 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""What counts as a model's own: parameters inside wrappers, lazy ones; and what holds a session cannot be copied."""
+
+import copy
+import pickle
+import unittest
+
+import spillway
+import torch
+
+import same_bits
+from layers import WIDTH, loss_of, model
+
+
+class Owned(same_bits.Case):
+    def test_a_wrapper_counts_what_is_inside_it(self):
+        from torch.testing._internal.two_tensor import TwoTensor
+
+        net = torch.nn.Linear(WIDTH, WIDTH, bias=False)
+        net.weight = torch.nn.Parameter(TwoTensor(torch.ones(WIDTH, WIDTH), torch.ones(WIDTH, WIDTH)))
+        session = self.open(net, "8MiB")
+        self.assertAlmostEqual(session.report()["device_bytes"], 2 << 20, delta=1 << 16)
+        session.close()
+        with self.assertRaises(spillway.BudgetError):
+            self.open(net, "2MiB")
+
+    def test_lazy_parameters_count_when_they_are_there(self):
+        net = torch.nn.Sequential(torch.nn.LazyLinear(WIDTH), torch.nn.LazyLinear(WIDTH))
+        session = self.open(net, "8MiB")
+        with session:
+            loss_of(net).backward()
+        with session:
+            loss_of(net).backward()
+        self.assertGreater(session.report()["device_bytes"], 2 << 20)
+
+    def test_what_holds_a_session_cannot_be_copied(self):
+        session = self.open(model(1), "8MiB")
+        for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+            with self.subTest(copied.__name__), self.assertRaisesRegex(spillway.StateError, "open one for the copy"):
+                copied({"holder": session} if copied is not copy.copy else session)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,218 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a session refuses: in one line, as an error of a type of ours, and training goes on afterwards."""
+
+import contextlib
+import inspect
+import os
+import pathlib
+import pickle
+import sys
+import threading
+import unittest
+import unittest.mock
+
+import numpy
+import spillway
+import torch
+
+from small_training import Train, batch, model
+
+
+class Refusals(Train):
+    def refused(self, kind: type, words: str, call, *arguments, **options) -> Exception:
+        with self.assertRaises(kind) as raised:
+            call(*arguments, **options)
+        self.assertIn(words, str(raised.exception))
+        self.assertEqual(len(str(raised.exception).splitlines()), 1)
+        self.assertEqual(self.trained(model()), self.plain)
+        return raised.exception
+
+    def test_options_that_cannot_be(self):
+        net = model()
+        for too_few, shown in (("12", "12 B"), (1, "1 B")):
+            self.refused(spillway.BudgetError, f"device_budget: a limit of {shown} is less than a page (4 KiB)", self.open, net,
+                         too_few)
+        for none in (0, "", None):
+            no_budget = self.refused(spillway.OptionError, "bytes are wanted", self.open, net, none)
+            self.assertNotIsInstance(no_budget, torch.OutOfMemoryError, "a smaller batch would not help")
+        for odd in (float("nan"), float("inf"), 0.5, True, object()):
+            with self.assertRaisesRegex(spillway.OptionError, "device_budget: "):
+                self.open(net, odd)
+        for odd in ("0.5", "0%", "0MiB"):
+            with self.assertRaisesRegex(spillway.OptionError, "device_budget: .* is no room for anything"):
+                self.open(net, odd)
+        for folder, why in (("", "the name of the folder is empty"), (5, "a folder is wanted, not 5"), (b"/", "a folder is")):
+            with self.assertRaisesRegex(spillway.OptionError, f"nvme: {why}"):
+                self.open(net, nvme=folder)
+        self.open(net, numpy.int64(64 << 20)).close()
+        much = self.refused(spillway.OptionError, "device_budget: 'much' is not a size", self.open, net, "much")
+        self.assertNotIsInstance(much, torch.OutOfMemoryError, "a smaller batch would not help")
+        for large in ("9EiB", 10**30, "1e400"):
+            self.refused(spillway.OptionError, f"device_budget: '{large}' is too large; a size is at most 9 EB", self.open, net,
+                         large)
+        self.open(net, "1PiB", host_budget=0).close()  # to measure: more than training can take
+        self.refused(spillway.BudgetError, "nvme_budget: it needs nvme=, which is not given", self.open, net, nvme=None,
+                     nvme_budget="1GiB")
+        nothing = self.refused(spillway.OptionError, "nvme_budget: '0' is no room", self.open, net, nvme_budget=0)
+        self.assertNotIsInstance(nothing, torch.OutOfMemoryError, "a smaller batch would not help")
+        self.open(net, host_budget=0).close()
+        for wrong, what in ((None, "model: a torch.nn.Module is wanted, not NoneType"), (len, "model: ")):
+            self.refused(spillway.OptionError, what, self.open, wrong)
+        self.refused(spillway.OptionError, "optimizer: ", self.open, net, optimizer="adam")
+        self.refused(spillway.OptionError, "optimizer: ", self.open, net, optimizer=net.parameters())
+        self.refused(spillway.OptionError, "policy: a name is wanted, not None", self.open, net, policy=None)
+        self.refused(spillway.OptionError, "nvme: ", self.open, net, nvme=self.folder + "/absent")
+        self.refused(spillway.OptionError, "policy: ", self.open, net, policy="best")
+        self.assertTrue(issubclass(spillway.BudgetError, torch.OutOfMemoryError))
+        self.assertTrue(issubclass(spillway.OptionError, ValueError))
+
+    def test_a_budget_for_a_drive_that_has_less_free(self):
+        net = model()
+        for much, shown in (("900TiB", "900.0 TiB"), ("1PiB", "1024.0 TiB"), (1 << 50, "1024.0 TiB")):
+            wrong = self.refused(spillway.BudgetError, f"nvme_budget: {shown} are asked for, but '{self.folder}' has ", self.open,
+                                 net, nvme_budget=much)
+            self.assertRegex(str(wrong), r" has [0-9.]+ [KMGT]iB free; ask for less, or leave it out \(then it is nine tenths of "
+                                         r"that\)$")
+        self.open(net, nvme_budget="100%").close()
+
+    def test_policies_are_listed_once(self):
+        listed = spillway.policies()
+        self.assertEqual(listed[0].name, inspect.signature(spillway.session).parameters["policy"].default)
+        train = (pathlib.Path(__file__).parents[2] / "docs" / "train.md").read_text()
+        for policy in listed:
+            self.assertIn(f'"{policy.name}" ({policy.what})', " ".join(spillway.Session.__doc__.split()))
+            self.assertIn(f"`{policy.name}` ({policy.what}", train)
+        with self.assertRaisesRegex(spillway.OptionError, "known are " + ".*".join(policy.name for policy in listed)):
+            self.open(torch.nn.Linear(2, 2), policy="best")
+
+    def test_an_error_reaches_another_process_whole(self):
+        for kind in (spillway.OptionError, spillway.BudgetError):
+            there = pickle.loads(pickle.dumps(kind("nvme", "it is full")))
+            self.assertEqual((type(there), str(there), there.option), (kind, "nvme: it is full", "nvme"))
+
+    def test_a_share_is_of_the_machines_memory(self):
+        session = self.open(model(), "50%", nvme_budget="1%")
+        half = session.report()["device_limit_bytes"]
+        session.close()
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if pathlib.Path("/sys/fs/cgroup/memory.max").exists() or pathlib.Path("/sys/fs/cgroup/memory").exists():
+            self.assertLessEqual(half, machine / 2 * 1.001)  # a cgroup may say less
+        else:
+            self.assertAlmostEqual(half / machine, 0.5, places=2)
+        session = self.open(model(), "25%")
+        self.assertAlmostEqual(session.report()["device_limit_bytes"] * 2 / half, 1, places=3)
+
+    def test_parameters_that_leave_nothing_of_the_budget(self):
+        self.refused(spillway.BudgetError, "device_budget: ", self.open, model(), "1MiB")
+        try:
+            self.open(model(), "1MiB")
+        except spillway.BudgetError:  # which keeps the frame of that call
+            self.assertEqual(self.trained(model()), self.plain)
+
+    def test_words_that_are_no_options(self):
+        with unittest.mock.patch("sys.unraisablehook") as unraisable:
+            with self.assertRaisesRegex(TypeError, "offload"):
+                spillway.session(torch.nn.Linear(2, 2), device_budget="8MiB", offload=True)
+            with self.assertRaises(TypeError):
+                spillway.session(torch.nn.Linear(2, 2), "8MiB")
+        unraisable.assert_not_called()
+
+    def test_a_session_prints_what_it_is(self):
+        session = self.open(torch.nn.Linear(2, 2), "8MiB")
+        self.assertEqual(repr(session), "<spillway session of a Linear on cpu, open>")
+        with session:
+            self.assertIn("entered", repr(session))
+        session.close()
+        self.assertIn("closed", repr(session))
+
+    def test_a_model_that_was_moved(self):
+        net = model()
+        session = self.open(net, "64MiB")
+        net.to("meta")
+        self.refused(spillway.OptionError, "model: it was on cpu", session.start)
+        session.close()
+
+    def test_a_session_entered_twice_closed_or_elsewhere(self):
+        session = self.open(model(), "64MiB")
+        with session:
+            self.refused(spillway.StateError, "entered already", session.start)
+            self.refused(spillway.StateError, "leave it before it is closed", session.close)
+        self.refused(spillway.StateError, "not started", session.stop)
+        inner = self.open(model(), "64MiB")
+        session.start()
+        inner.start()
+        self.refused(spillway.StateError, "inside it is left first", session.stop)
+        inner.stop()
+        session.stop()
+        failures = []
+
+        def elsewhere():
+            for called in (session.start, session.stop):
+                try:
+                    called()
+                except spillway.StateError as error:
+                    failures.append(str(error))
+
+        for inside in (True, False):
+            with session if inside else contextlib.nullcontext():
+                other = threading.Thread(target=elsewhere)
+                other.start()
+                other.join()
+            self.assertEqual(len(failures), 2, failures)  # outside both are right
+        self.assertIn("entered already", failures[0])
+        self.assertIn("on the thread that entered it", failures[1])
+        session.close()
+        self.refused(spillway.StateError, "closed", session.start)
+
+    def test_a_fork(self):
+        session = self.open(model(), "64MiB")
+        child = os.fork()
+        if child == 0:
+            code = 7
+            try:
+                session.start()
+            except spillway.StateError as error:
+                code = 5 if "fork" in str(error) else 6
+            finally:
+                os._exit(code)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 5)
+        session.close()
+
+    def test_out_of_memory_in_forward_is_torchs_and_the_model_trains_on(self):
+        net = model()
+        session = self.open(net, "4MiB", nvme=None)
+        with self.assertRaises(torch.OutOfMemoryError) as raised, session:
+            net(batch(0))
+        self.assertIn("no host or NVMe budget", str(raised.exception))
+        session.close()
+        self.assertEqual(self.trained(net), self.plain)
+
+    def test_a_reload_without_room_has_the_words_that_batch_size_finders_look_for(self):
+        leaf = torch.ones(1 << 18, requires_grad=True)
+        session = self.open(torch.nn.Module(), "4MiB")
+        with session:
+            result = leaf
+            for _ in range(12):
+                result = result.sin()
+            loss = result.sum()
+            del result
+            rest = torch.empty((3 << 20) + (1 << 19), dtype=torch.uint8)
+        with self.assertRaisesRegex(torch.OutOfMemoryError, "DefaultCPUAllocator: can't allocate memory"):
+            loss.backward()  # the last sine asks for what it saved
+        del rest
+
+    def test_a_write_in_place_raises_torchs_words(self):
+        net = model()
+        session = self.open(net)
+        with session:
+            hidden = net[0](batch(0))
+            loss = hidden.sigmoid().square().mean() + hidden.square().mean()
+            hidden.add_(1)
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            loss.backward()
+        session.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,214 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a session tells: reports, the split of the peak, explain, owned bytes, timelines."""
+
+import json
+import pathlib
+import re
+import unittest
+import xml.etree.ElementTree
+
+import spillway
+import torch
+from torch.testing._internal.two_tensor import TwoTensor
+
+from small_training import WIDTH, Train, batch, model
+
+
+class Reports(Train):
+    def test_a_report_is_a_table_and_json(self):
+        net = model()
+        session = self.open(net)
+        with session:
+            net(batch(0)).square().mean().backward()
+        report = session.report()
+        self.assertIn("stored on NVMe", str(report))
+        page = report._repr_html_()
+        self.assertTrue(page.startswith("<table"), page)
+        self.assertIn(">stored on NVMe</td>", page)
+        self.assertEqual(xml.etree.ElementTree.fromstring(page).tag, "table")  # every tag is closed, all else escaped
+        self.assertGreater(json.loads(report.to_json())["stored_bytes"], 0)
+        session.close()
+
+    def split_of_peak(self, net: torch.nn.Module, batch_of, optimizer: torch.optim.Optimizer) -> dict[str, int]:
+        session = self.open(net, "1GiB")
+        for step in range(3):
+            with session:
+                loss = net(batch_of(step)).square().mean()
+                loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        report = session.report()
+        session.close()
+        split = report["device_peak_split"]
+        self.assertEqual(sum(split.values()), report["device_peak_bytes"])
+        self.assertEqual(split["parameters"], sum(p.nbytes for p in net.parameters()))
+        self.modules = {row["module"]: row["bytes"] for row in report["device_peak_saved_by_module"]}
+        self.assertEqual(sum(self.modules.values()), split["saved"])
+        self.assertIn("peak     parameters", str(report))
+        return split
+
+    def test_the_peak_of_large_activations_is_split_by_module(self):
+        net = model()
+        split = self.split_of_peak(net, batch, torch.optim.SGD(net.parameters(), lr=0.1))
+        self.assertGreaterEqual(split["saved"], 11 << 20)
+        self.assertLess(split["other"], 5 << 20)  # the batch, and what backward begins with
+        self.assertGreaterEqual(self.modules["4"], 1 << 20, self.modules)
+
+    def test_the_peak_of_an_optimizers_step_has_gradients_and_state(self):
+        torch.manual_seed(1)
+        net = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(4)))
+        small = torch.randn(8, 1024)
+        split = self.split_of_peak(net, lambda _: small, torch.optim.AdamW(net.parameters(), foreach=True))
+        self.assertEqual(split["gradients"], split["parameters"])
+        self.assertAlmostEqual(split["optimizer_state"], 2 * split["parameters"], delta=4096)
+
+    def test_explain_names_the_place_and_the_reason(self):
+        net = model()
+        session = self.open(net)
+        with session:
+            loss = net(batch(0)).square().mean()
+        loss.backward()
+        text = session.explain()
+        self.assertRegex(text, r"(?m)^2 +2\.weight, saved for the gradient of linear's input +256\.0 KiB +kept: it is the model's")
+        self.assertRegex(text, r"(?m)^2 +input of linear \(output of gelu\), saved for its weight's gradient +1\.0 MiB +moved to NVMe, came back")
+        self.assertRegex(text, r"saved tensors, .* MiB, of which .* MiB left the device$")
+        self.assertLess(len(session.explain("2").splitlines()), len(text.splitlines()))
+        self.assertIn("'1': nothing", session.explain("1"))  # a GELU has no parameters
+        with self.assertRaisesRegex(spillway.OptionError, "has no 'layers.3'"):
+            session.explain("layers.3")
+
+    def test_owned_bytes_are_told_by_kind(self):
+        net = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.BatchNorm1d(WIDTH))
+        adam = torch.optim.Adam(net.parameters())
+        with spillway.session(net, device_budget="64MiB") as session:
+            loss = net(batch(0)).square().mean()
+        loss.backward()
+        adam.step()
+        with session:
+            net(batch(1))
+        weights = 4 * (WIDTH * WIDTH + 3 * WIDTH)
+        self.assertEqual(session._runtime.owned_bytes(), {
+            "parameter": weights, "gradient": weights, "buffer": 4 * 2 * WIDTH + 8,
+            "optimizer_state": 2 * weights + 4 * 4})
+        session.close()
+
+    def roles(self, net: torch.nn.Module, forward) -> str:
+        """What `explain` says of a forward that is a loss, without places, bytes and fates."""
+        session = self.open(net, "64MiB", min_tensor_bytes=1)
+        with session:
+            loss = forward()
+        loss.backward()
+        roles = re.findall(r"(?m)^\S+ +(\S.*?, saved for .*?)  +\d", session.explain())
+        session.close()
+        return "\n".join(roles)
+
+    def test_explain_names_each_tensors_role(self):
+        class Block(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed, self.norm = torch.nn.Embedding(64, 32), torch.nn.LayerNorm(32)
+                self.qkv, self.out = torch.nn.Linear(32, 96), torch.nn.Linear(32, 64)
+                self.drop = torch.nn.Dropout(0.5)
+
+            def forward(self, tokens):
+                x = self.embed(tokens)
+                x = x + self.embed.weight[0]
+                q, k, v = (part.unflatten(-1, (2, 16)).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
+                y = torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+                return self.out(self.drop(torch.tanh(y)))
+
+        for _ in range(20):  # which all watch this thread's operators
+            self.open(model())
+        net, tokens = Block(), torch.zeros(4, 8, dtype=torch.long)
+        told = self.roles(net, lambda: torch.nn.functional.cross_entropy(net(tokens).flatten(0, 1), tokens.flatten()))
+        for role in ("indices of embedding, saved for its backward",
+                     "input of layer_norm (output of add), saved for its backward",
+                     "norm.weight, saved for the backward of layer_norm",
+                     "statistics of layer_norm, saved for its backward",
+                     "input of linear (output of layer_norm), saved for its weight's gradient",
+                     "qkv.weight, saved for the gradient of linear's input",
+                     "input of scaled_dot_product_attention (output of linear), saved for its backward",
+                     "output of scaled_dot_product_attention, saved for its backward",
+                     "statistics of scaled_dot_product_attention, saved for its backward",
+                     "output of tanh, saved for its backward",
+                     "mask of dropout, saved for its backward",
+                     "input of linear (output of dropout), saved for its weight's gradient",
+                     "output of log_softmax in cross_entropy_loss, saved for its backward",
+                     "indices of nll_loss in cross_entropy_loss, saved for its backward",
+                     "statistics of nll_loss in cross_entropy_loss, saved for its backward"):
+            self.assertIn(role, told.splitlines(), told)
+        self.assertNotIn("Backward0", told)
+
+    def test_explain_knows_casts_and_functions(self):
+        class Doubled(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return 2 * x
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return 2 * gradient
+
+        net = torch.nn.Linear(32, 32)
+
+        def forward():
+            with torch.autocast("cpu", torch.bfloat16):
+                return Doubled.apply(net(torch.ones(4, 32, requires_grad=True)).float()).relu().sum()
+
+        told = self.roles(net, forward)
+        for role in ("cast of weight, saved for the gradient of linear's input",
+                     "input of Doubled (cast of output of linear), saved for its backward",
+                     "output of relu, saved for its backward"):
+            self.assertIn(role, told.splitlines(), told)
+
+    def test_explain_names_the_class_of_what_a_function_is_to_get_back(self):
+        class Scaled(torch.Tensor):
+            pass
+
+        class Keeps(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, weight):
+                ctx.save_for_backward(x, weight)
+                return torch.ones(len(x))
+
+            @staticmethod
+            def backward(ctx, gradient):
+                x, weight = ctx.saved_tensors
+                return torch.ones(x.shape), torch.ones(weight.shape)
+
+        net = torch.nn.Linear(32, 32)
+        net.weight = torch.nn.Parameter(net.weight.detach().as_subclass(Scaled))
+        for kind in (lambda x: x.as_subclass(Scaled), lambda x: TwoTensor(x, x), lambda x: x):
+            session = self.open(net, "64MiB", min_tensor_bytes=1)
+            with session:
+                x = kind(torch.randn(1024, 32) * 1).requires_grad_()
+                y = Keeps.apply(x, net.weight).sum()
+            y.backward()
+            text, name = session.explain(), type(x).__name__
+            session.close()
+            with self.subTest(name):
+                self.assertRegex(text, r"(?m) 4\.0 KiB  kept: it is the model's")
+                self.assertRegex(text, r"(?m)tensor of Keeps, saved for its backward +128\.0 KiB  kept: " +
+                                 ("the budget did not ask for it$" if name == "Tensor" else
+                                  rf"its class is {name}, which the Function that saved it may read$"))
+                self.assertRegex(text, r"2 saved tensors, 132\.0 KiB")
+
+    def test_a_timeline_is_written_when_it_is_asked_for(self):
+        net = model()
+        session = self.open(net)
+        for step in range(2):
+            with session:
+                loss = net(batch(step)).square().mean()
+            loss.backward()
+        file = pathlib.Path(self.folder) / "x.json"
+        session.timeline(file)
+        names = {event["name"] for event in json.loads(file.read_text())["traceEvents"]}
+        self.assertTrue(any("store" in name for name in names), names)
+        with self.assertRaises(spillway.OptionError):
+            session.timeline(self.folder)
+
+
+if __name__ == "__main__":
+    unittest.main()
