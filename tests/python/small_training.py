@@ -2,17 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small model that is trained plainly before each case, which compares with the bits of that."""
 
-import contextlib
-import os
-import pathlib
-import shutil
-import tempfile
-import unittest
-
 import spillway
 import torch
 
-BUILD = pathlib.Path(os.environ["SPILLWAY_BINARY_DIR"])
+import same_bits
+from same_bits import BUILD, bits
+
+__all__ = ["BUILD", "WIDTH", "Train", "batch", "bits", "model"]
+
 WIDTH = 256
 
 
@@ -26,33 +23,16 @@ def batch(step: int) -> torch.Tensor:
     return torch.randn(1024, WIDTH, generator=torch.Generator().manual_seed(step))
 
 
-def bits(tensors) -> list[bytes]:
-    return [tensor.detach().numpy().tobytes() for tensor in tensors]
-
-
-class Train(unittest.TestCase):
+class Train(same_bits.Case):
     def setUp(self):
-        scratch = BUILD / "scratch"
-        scratch.mkdir(exist_ok=True)
-        self.folder = tempfile.mkdtemp(dir=scratch)
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.sessions: list[spillway.Session] = []
+        super().setUp()
         self.plain = self.trained(model())
 
     def open(self, net: torch.nn.Module, budget: int | str = "12MiB", **options) -> spillway.Session:
-        options.setdefault("nvme", self.folder)
-        session = spillway.session(net, device_budget=budget, **options)
-        self.sessions.append(session)
-        return session
-
-    def tearDown(self):
-        """A session that a failing case leaves open would cap the next one."""
-        for session in self.sessions:
-            with contextlib.suppress(spillway.StateError):
-                session.close()
+        return super().open(net, budget, **options)
 
     @staticmethod
-    def trained(net, step=lambda net, x: net(x).square().mean().backward(), steps=2) -> list[bytes]:
+    def trained(net, step=lambda net, x: net(x).square().mean().backward(), steps=2) -> list[str]:
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         for number in range(steps):
             step(net, batch(number))
