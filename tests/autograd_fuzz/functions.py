@@ -233,6 +233,40 @@ class SwapsItsInput(torch.autograd.Function):
         return before + grad * ctx.saved_tensors[0]
 
 
+class ReturnsWhatItSaved(torch.autograd.Function):
+    """Its gradient is a saved tensor itself, whose bytes must not become a `.grad`'s."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        return x.sum() + y.sum()
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = ctx.saved_tensors
+        return (y, x) if x.shape == y.shape else (x, y)
+
+
+class SavesWhatItRecorded(torch.autograd.Function):
+    """A graph of its forward, by its ends."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            start = x.detach().requires_grad_()
+            end = start.sigmoid()
+        end.factor = 3
+        ctx.save_for_backward(start, end)
+        return end.detach() * 3
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        start, end = ctx.saved_tensors
+        (result,) = torch.autograd.grad(end, start, grad * getattr(end, "factor", 1), retain_graph=True)
+        return result
+
+
 class WritesUnseen(torch.autograd.Function):
     """Into a tensor of its own, through `.data` and through `set_`, which no version counts."""
 
@@ -329,6 +363,6 @@ class SavesSubclass:
 WITH_ONE = {each.__name__: each for each in (
     SavesOutput, SavesIntermediate, KeepsAttributes, MarksDirty, TwoOutputs, ReturnsView, GradInBackward,
     WritesSaved, SwapsWhatItUnpacked, SwapsItsInput, WritesUnseen, ResizesStorage, InfersInBackward, AsksInAThread,
-    SavesSubclass, RaisesForward, RaisesBackward)}
-WITH_TWO = {each.__name__: each for each in (SavesInputs, SetsUpContext)}
+    SavesSubclass, SavesWhatItRecorded, RaisesForward, RaisesBackward)}
+WITH_TWO = {each.__name__: each for each in (SavesInputs, SetsUpContext, ReturnsWhatItSaved)}
 ALL = WITH_ONE | WITH_TWO

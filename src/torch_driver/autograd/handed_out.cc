@@ -4,6 +4,7 @@
 #include "torch_driver/autograd/handed_out.h"
 
 #include "torch_driver/autograd/python_state.h"
+#include "torch_driver/autograd/steal_guard.h"
 
 #include <c10/core/InferenceMode.h>
 #include <c10/core/Storage.h>
@@ -177,14 +178,19 @@ at::Tensor HandedOut::again(bool is_wrapped, at::Tensor const& python) {
         changed = changed_;
     }
     at::Tensor const living(last.lock());  // without the lock: may take Python's
+    if (living.defined() && !is_wrapped) {
+        guard_from_stealing(living);  // again, if that had ended
+        return living;
+    }
     if (living.defined()) {
-        return is_wrapped ? make(living, true, python) : living;
+        return make(living, true, python);
     }
     return changed.defined() ? make(changed, is_wrapped, python) : changed;
 }
 
 void HandedOut::began(c10::intrusive_ptr<c10::TensorImpl> const& watched) {
     at::Tensor const tensor(watched);
+    guard_from_stealing(tensor);
     WeakTensor last(tensor.getIntrusivePtr());  // the one before goes after the lock
     std::lock_guard const lock(mutex_);
     static_cast<WatchedTensor&>(*watched).begin(round_);

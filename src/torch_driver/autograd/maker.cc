@@ -44,7 +44,7 @@ std::string_view operation_of(std::type_info const& node) {
 
 Origin origin_of(Edge const& edge) {
     torch::autograd::Node const& node = *edge.function;
-    return {&typeid(node), edge.input_nr, node.sequence_nr()};
+    return {&typeid(node), edge.input_nr, node.sequence_nr(), node.thread_id()};
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ namespace spillway {
 struct Origin {
     std::type_info const* node = nullptr;  ///< null: made outside the graph
     std::uint32_t output = 0;
-    std::uint64_t number = 0;  ///< the node's sequence number
+    std::uint64_t number = 0;  ///< the node's sequence number, which is its thread's
+    std::uint64_t thread = 0;  ///< that made the node, as Node::thread_id() has it
 
     /// "AddmmBackward0", or "input".
     [[nodiscard]] std::string name() const;

@@ -7,6 +7,7 @@
 #include "torch_driver/autograd/geometry.h"
 #include "torch_driver/autograd/python_function.h"
 #include "torch_driver/autograd/python_lock.h"
+#include "torch_driver/autograd/steal_guard.h"
 
 #include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>
@@ -232,6 +233,7 @@ at::Tensor as_its_subclass(at::Tensor const& original) {
     at::Tensor ready = std::exchange(copied, at::Tensor());
     check_copied(raised, original);
     SPILLWAY_ASSERT(ready.defined(), "the copier hands a copy over, or raises");
+    guard_from_stealing(ready);
     c10::TensorImpl const& like = *original.unsafeGetTensorImpl();
     auto impl = c10::make_intrusive<OfSubclass>(
         c10::Storage(like.storage()), like.key_set(), like.dtype(), std::move(ready)

@@ -7,10 +7,12 @@
 #include "torch_driver/autograd/handed_out.h"
 #include "torch_driver/autograd/python_lock.h"
 #include "torch_driver/autograd/python_state.h"
+#include "torch_driver/autograd/steal_guard.h"
 #include "torch_driver/autograd/written_in_place.h"
 #include "torch_driver/session/torch_session.h"
 
 #include <ATen/SequenceNumber.h>
+#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/function.h>
@@ -22,6 +24,8 @@
 namespace spillway {
 
 namespace {
+
+constexpr std::string_view kFunction = "N5torch8autograd6PyNodeE";  ///< by its mangled name
 
 /// Whether a node of torch's own asks, which never writes what it saved. Others may: a Function, or
 /// Python that reads a node's attribute, also in a hook of the node that runs.
@@ -46,7 +50,17 @@ Origin origin_of(at::Tensor const& tensor) {
         return {};
     }
     torch::autograd::Node const& node = *meta->grad_fn_;
-    return {&typeid(node), meta->output_nr_, node.sequence_nr()};
+    return {&typeid(node), meta->output_nr_, node.sequence_nr(), node.thread_id()};
+}
+
+/// Whether the node that made `tensor` is the one that saves it now. That one has just taken its
+/// number, unless it is a Function that recorded others in its forward; what such a Function saves
+/// is no output of those, so under Python's lock, with which only Functions save, the maker has to
+/// be a Function.
+bool is_saved_by_its_maker(Origin const& origin) {
+    return origin.node != nullptr && origin.number + 1 == at::sequence_number::peek() &&
+           origin.thread == at::RecordFunction::currentThreadId() &&
+           (!holds_python_lock() || std::string_view(origin.node->name()) == kFunction);
 }
 
 }  // namespace
@@ -55,6 +69,7 @@ SavedHook::SavedHook(std::shared_ptr<TorchSession> session)
     : session_(std::move(session)), storage_(c10::intrusive_ptr<c10::StorageImpl>()) {}
 
 SavedHook::~SavedHook() {
+    end_idle_guards();  // its node has run
     if (value_.valid()) {
         session_->saved_tensors().forget(*this);
     } else if (passed_at_ != kNotListed) {
@@ -68,8 +83,7 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
     kept_ = at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(version_, false));
     made_by_ = made_by(tensor);
     origin_ = origin_of(tensor);
-    // The node that saves has just taken its number; a tensor of that node is its own output.
-    is_output_ = origin_.node != nullptr && origin_.number + 1 == at::sequence_number::peek();
+    is_output_ = is_saved_by_its_maker(origin_);
     node_number_ = at::sequence_number::peek() - 1;
     if (!is_output_) {
         original_ = decltype(original_)(tensor.getIntrusivePtr());
@@ -99,6 +113,7 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
 }
 
 at::Tensor SavedHook::call_unpack_hook() {
+    end_idle_guards();
     adopt_backward(session_);
     session_->cap_this_backward();
     session_->begin_backward();
@@ -197,7 +212,8 @@ bool SavedHook::is_output_of_node_that_runs() const {
         return false;
     }
     torch::autograd::Node const& node = *running;
-    return origin_.number == node.sequence_nr() && *origin_.node == typeid(node);
+    return origin_.number == node.sequence_nr() && origin_.thread == node.thread_id() &&
+           *origin_.node == typeid(node);
 }
 
 at::Tensor SavedHook::what_became_of_unpacked() const {

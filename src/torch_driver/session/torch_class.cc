@@ -12,6 +12,7 @@
 #include "spillway/policy.h"
 #include "spillway/session.h"
 #include "torch_driver/autograd/python_state.h"
+#include "torch_driver/autograd/steal_guard.h"
 #include "torch_driver/session/forks.h"
 #include "torch_driver/session/optimizer_steps.h"
 #include "torch_driver/torch_version.h"
@@ -387,6 +388,9 @@ TORCH_LIBRARY(spillway, library) {
     library.def("set_python_classes", &set_python_classes);
     library.def("python_state_from", &python_state_from);
     library.def("python_state_to", &python_state_to);
+    library.def("guards_from_stealing", [] {
+        return static_cast<std::int64_t>(guards_from_stealing());
+    });
     library.def("python_state_copied", [](at::Tensor const& copy) { python_state_copied(copy); });
     library.def("policies", &list_policies);
     library.def("options", &list_options);

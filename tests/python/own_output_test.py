@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which saved tensor is the output of the very node that saves it: Functions that record a graph in their forward, and
+tensors of another thread, whose nodes have the same numbers."""
+
+import threading
+import unittest
+from collections.abc import Callable
+
+import torch
+
+import same_bits
+
+SIDE = 128
+
+
+class RecordsAndSaves(torch.autograd.Function):
+    """Saves what a graph of its forward ends with."""
+
+    @staticmethod
+    def forward(ctx, x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            inner = x.detach().requires_grad_()
+            end = (inner * 2.0).sin()
+        end.scale = 5.0
+        ctx.save_for_backward(inner, end)
+        return end.detach() * 3.0
+
+    @staticmethod
+    def backward(ctx, gradient: torch.Tensor) -> torch.Tensor:
+        inner, end = ctx.saved_tensors
+        return torch.autograd.grad(end, inner, gradient * getattr(end, "scale", 1.0))[0]
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, y: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(y)
+        return y * y.scale
+
+    @staticmethod
+    def backward(ctx, gradient: torch.Tensor) -> torch.Tensor:
+        (y,) = ctx.saved_tensors
+        return gradient * getattr(y, "scale", 1.0)
+
+
+def on_a_thread(make: Callable[[], torch.Tensor]) -> torch.Tensor:
+    made: list[torch.Tensor] = []
+    thread = threading.Thread(target=lambda: made.append(make()))
+    thread.start()
+    thread.join()
+    return made[0]
+
+
+class OwnOutput(same_bits.Case):
+    def as_plain(self, run: Callable[[], torch.Tensor]) -> None:
+        plain = run()
+        session = self.open(torch.nn.Linear(1, 1), "64MiB", min_tensor_bytes=1)
+
+        def entered() -> torch.Tensor:
+            with session:
+                return run()
+        self.assertEqual(same_bits.bits([on_a_thread(entered)]), same_bits.bits([plain]))
+
+    def test_what_a_graph_of_the_forward_ends_with(self) -> None:
+        def run() -> torch.Tensor:
+            x = same_bits.noise(SIDE, SIDE).requires_grad_()
+            RecordsAndSaves.apply(x * 1.0).sum().backward()
+            return x.grad
+        self.as_plain(run)
+
+    def test_what_another_thread_made(self) -> None:
+        """On a new thread nodes are numbered from 0: the node that saves comes right after the one that made `y`, by number."""
+        def encode(x: torch.Tensor) -> torch.Tensor:
+            y = x.tanh().sin()
+            y.scale = 0.25
+            return y
+
+        def run() -> torch.Tensor:
+            x = same_bits.noise(SIDE, SIDE).requires_grad_()
+            y = on_a_thread(lambda: encode(x))
+            (Scaled.apply(y) + x * 2.0).sum().backward()
+            return x.grad
+        self.as_plain(run)
+
+
+if __name__ == "__main__":
+    unittest.main()

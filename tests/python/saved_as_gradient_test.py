@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""A Function may return what it saved as a gradient. Autograd takes a gradient over, without a copy, where nobody else
+refers to it; of a saved tensor it must not, or `.grad` has the bytes of a parameter or of another's gradient."""
+
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+import spillway
+import torch
+
+import same_bits
+
+SIDE = 128
+
+
+class Dot(torch.autograd.Function):
+    """sum(a * b): the gradient of each is the other."""
+
+    @staticmethod
+    def forward(ctx, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(a, b)
+        return (a * b).sum()
+
+    @staticmethod
+    def backward(ctx, gradient: torch.Tensor):
+        a, b = ctx.saved_tensors
+        return b, a
+
+
+class Scale(torch.Tensor):
+    """A subclass of a parameter's class, with nothing of its own."""
+
+
+def parameter(step: int) -> torch.nn.Parameter:
+    return torch.nn.Parameter(same_bits.noise(SIDE, SIDE, step=step))
+
+
+class SavedAsGradient(same_bits.Case):
+    def as_plain(self, run: Callable[[Callable[[Callable[[], Any]], Any]], list[torch.Tensor]]) -> None:
+        """`run(recorded)`; `recorded(forward)` is called in the session, if there is one."""
+        plain = run(lambda forward: forward())
+        for min_tensor_bytes in (1, 1 << 30):
+            session = self.open(torch.nn.Linear(1, 1), "64MiB", min_tensor_bytes=min_tensor_bytes)
+
+            def recorded(forward: Callable[[], Any], session: spillway.Session = session) -> Any:
+                with session:
+                    return forward()
+            with self.subTest(min_tensor_bytes=min_tensor_bytes):
+                self.assertEqual(same_bits.bits(run(recorded)), same_bits.bits(plain))
+            session.close()
+
+    def test_a_parameters_bytes(self) -> None:
+        def run(recorded) -> list[torch.Tensor]:
+            a, b = parameter(1), parameter(2)
+            optimizer = torch.optim.SGD([a, b], lr=0.1)
+            for _ in range(3):
+                recorded(lambda: Dot.apply(a, b)).backward()
+                self.assertNotIn(a.grad.data_ptr(), (a.data_ptr(), b.data_ptr()))
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=False)
+            return [a, b]
+        self.as_plain(run)
+
+    def test_a_parameter_of_a_subclass(self) -> None:
+        def run(recorded) -> list[torch.Tensor]:
+            a, b = (parameter(step).detach().as_subclass(Scale).requires_grad_() for step in (1, 2))
+            recorded(lambda: Dot.apply(a, b)).backward()
+            with torch.no_grad():
+                a.grad.zero_()
+            return [a.detach(), b.detach()]
+        self.as_plain(run)
+
+    def test_an_activation_that_its_user_holds(self) -> None:
+        def run(recorded) -> list[torch.Tensor]:
+            weight, x = parameter(1), same_bits.noise(SIDE, SIDE).requires_grad_()
+            held = []
+
+            def forward() -> torch.Tensor:
+                held.append(x.tanh())
+                return Dot.apply(weight, held[0])
+            recorded(forward).backward()
+            torch.nn.utils.clip_grad_norm_([weight], 1.0)
+            return [weight.grad, held[0], x.grad]
+        self.as_plain(run)
+
+    def test_what_two_functions_saved(self) -> None:
+        def run(recorded) -> list[torch.Tensor]:
+            first, second = parameter(1), parameter(2)
+
+            def forward() -> torch.Tensor:
+                shared = same_bits.noise(SIDE, SIDE)
+                return Dot.apply(first, shared) + Dot.apply(second, shared)
+            recorded(forward).backward()
+            first.grad.mul_(0.5)
+            return [first.grad, second.grad]
+        self.as_plain(run)
+
+    def test_a_graph_that_is_retained(self) -> None:
+        def run(recorded) -> list[torch.Tensor]:
+            weight = parameter(1)
+            loss = recorded(lambda: Dot.apply(weight, same_bits.noise(SIDE, SIDE)))
+            loss.backward(retain_graph=True)
+            weight.grad.mul_(0.5)
+            loss.backward()
+            return [weight.grad]
+        self.as_plain(run)
+
+    def test_nothing_is_held_after_backward(self) -> None:
+        session = self.open(torch.nn.Linear(1, 1), "64MiB", min_tensor_bytes=1)
+        weight = parameter(1)
+        with session:
+            loss = Dot.apply(weight, same_bits.noise(SIDE, SIDE))
+        loss.backward()
+        self.assertEqual(torch.ops.spillway.guards_from_stealing(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
