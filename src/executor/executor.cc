@@ -112,7 +112,7 @@ bool Executor::may_report_later(std::int64_t used_bytes, Advice advice) const {
 Executor::Impl::Impl(ExecutorOptions const& options, ExecutorState const& state)
     : options_(options),
       chooser_(make_chooser(options.chooser)),
-      ledger_(options, state.told_full),
+      ledger_(options, state.reported_full),
       floor_(state.floor_bytes, state.floor_peak_bytes, state.last_floor_peak_bytes),
       reply_(state.next_command),
       transfers_(values_, ledger_, reply_, state.next_block),
@@ -131,7 +131,7 @@ std::optional<ExecutorState> Executor::Impl::state() const {
         .floor_peak_bytes = floor_.peak_bytes(),
         .last_floor_peak_bytes = floor_.last_peak_bytes(),
         .in_backward = in_backward_,
-        .told_full = ledger_.told_full()};
+        .reported_full = ledger_.reported_full()};
 }
 
 LedgerView Executor::Impl::ledger() const {
