@@ -50,10 +50,10 @@ class WatchedTensor final : public c10::TensorImpl {
     )
         : TensorImpl(std::move(storage), keys, dtype), of_(std::move(of)) {}
 
-    ~WatchedTensor() override { tell(); }
+    ~WatchedTensor() override { report(); }
 
     void release_resources() override {
-        tell();
+        report();
         TensorImpl::release_resources();
     }
 
@@ -83,7 +83,7 @@ class WatchedTensor final : public c10::TensorImpl {
                c10::DispatchKeySet{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative};
     }
 
-    void tell() {
+    void report() {
         std::shared_ptr<HandedOut> const of = std::exchange(of_, nullptr);
         if (of != nullptr && has_storage() && !is_as_at_first()) {
             of->changed(at::Tensor(like<TensorImpl>(*this)));

@@ -42,7 +42,7 @@ std::string_view why(Stay stay) {
     return "";
 }
 
-std::string told(Save const& save, std::map<ValueId, History> const& histories) {
+std::string describe(Save const& save, std::map<ValueId, History> const& histories) {
     auto const at = save.value.valid() ? histories.find(save.value) : histories.end();
     if (at == histories.end()) {
         return std::string(why(save.stay));
@@ -151,7 +151,7 @@ std::string SaveLog::explain(std::string const& module, std::map<ValueId, Histor
             {all[i].empty() ? "(model)" : all[i],
              roles[i],
              format_size(save.size_bytes),
-             is_again ? "saved before, once in memory" : told(save, histories)}
+             is_again ? "saved before, once in memory" : describe(save, histories)}
         );
     }
     if (rows.empty()) {

@@ -99,8 +99,10 @@ class SavedTensors final : public Driver {
     [[nodiscard]] bool has(ValueId value, SavedHook const* hook) const;
 
     /// The loop knows the hook's value: it can be asked for.
-    static void told(SavedHook const& hook) { hook.filed_->told = true; }
-    [[nodiscard]] static bool is_reported(SavedHook const& hook) { return hook.filed_->told; }
+    static void mark_reported(SavedHook const& hook) { hook.filed_->is_reported = true; }
+    [[nodiscard]] static bool is_reported(SavedHook const& hook) {
+        return hook.filed_->is_reported;
+    }
 
     /// What ended only for want of Python's lock ends now.
     void let_wrappers_end() { wrapped_->clear(); }

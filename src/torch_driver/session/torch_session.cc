@@ -119,7 +119,7 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
         SavedAs const as =
             codec_choice_ ? codec_choice_->of(fresh, phase, loop_->step()) : SavedAs{};
         loop_->saved(hook.value(), fresh.size_bytes, std::move(fresh.slot), as);
-        SavedTensors::told(hook);
+        SavedTensors::mark_reported(hook);
     } else if (filed == SavedTensors::Filed::differs) {
         loop_->goes_raw(hook.value());
     }
@@ -142,14 +142,14 @@ void TorchSession::begin_backward() {
 
 /// Once a backward: tells the loop in which order values will be needed.
 void TorchSession::report_backward_order() {
-    if (!order_told_.is_new()) {
+    if (!order_reported_.is_new()) {
         return;
     }
     Backward const backward = what_runs_here();
     if (backward.roots.empty()) {
         return;  // a hook between nodes; one of these will tell
     }
-    if (!order_told_.first()) {
+    if (!order_reported_.first()) {
         return;
     }
     std::vector<ValueId> order = saved_.in_order(rank_of_nodes(backward));

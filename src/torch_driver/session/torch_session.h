@@ -158,7 +158,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     std::atomic<std::int64_t> needed_bytes_{0};  ///< Report::device_needed_bytes
     std::atomic<bool> turned_ = false;           ///< a backward that begun changed the phase
     OncePerBackward begun_;
-    OncePerBackward order_told_;
+    OncePerBackward order_reported_;
     OncePerBackward capped_;
 };
 
