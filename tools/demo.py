@@ -185,8 +185,8 @@ def as_json(demo: Demo) -> dict[str, Any]:
                      entry("spillway", demo.spillway, demo.spillway[0].allocator_peak_bytes)]}
 
 
-def table(demo: Demo, told: dict[str, Any]) -> str:
-    plain, capped, spillway = told["runs"]
+def table(demo: Demo, result: dict[str, Any]) -> str:
+    plain, capped, spillway = result["runs"]
     equal = losses_equal(demo.plain[0], demo.spillway[0])
     ratio = demo.step_ratio
     rows = [["", "cap", "losses", "allocator peak", "process peak", "written", "read", "s/step", "ratio"]]
@@ -222,9 +222,9 @@ def main() -> int:
     options.flags = options.flags or MODEL
     with scratch(options) as folder:
         demo = run_all(options, programs(options.build), pathlib.Path(folder))
-    told = as_json(demo)
-    options.json.write_text(json.dumps(told, indent=1) + "\n")
-    print(f"\n{table(demo, told)}\n\nplain_capped: {demo.capped.error_text}\n(all of it: {options.json})")
+    result = as_json(demo)
+    options.json.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"\n{table(demo, result)}\n\nplain_capped: {demo.capped.error_text}\n(all of it: {options.json})")
     if why := unsteady(demo):
         print(f"unsteady  {why}")
     faults = broken(demo)

@@ -218,7 +218,7 @@ class Session:
         self._opened_at = (opener.f_code.co_filename, opener.f_lineno)
         several = optimizer if isinstance(optimizer, Iterable) else [optimizer]
         self._optimizers = [each for each in several if each is not None]
-        self._told: tuple[int, int, int] | None = None
+        self._last_owned: tuple[int, int, int] | None = None
         self._is_entered = False
         self._entries = 0
         self._has_warned: set[str] = set()
@@ -435,15 +435,15 @@ class Session:
         now = (sum(_address(parameter) for parameter in parameters),
                sum(_address(parameter.grad) for parameter in parameters),
                _state_count(self._all_optimizers()))
-        if now == self._told:
+        if now == self._last_owned:
             return
         owned = list(_owned(self._model, self._all_optimizers()))
         moved = next((p for p in parameters if p.device != self._device), None)
-        if moved is not None and self._told is None:
+        if moved is not None and self._last_owned is None:
             raise OptionError("model", f"it has parameters on {self._device} and on {moved.device}; a session is of one")
         if moved is not None:
             raise OptionError("model", f"it was on {self._device} when the session began and has a parameter on "
                                        f"{moved.device} now; open a session after the move")
         _call(self._runtime.own, [tensor for _, _, tensor in owned], [name for _, name, _ in owned],
               [kind for kind, _, _ in owned])
-        self._told = now
+        self._last_owned = now
