@@ -3,6 +3,8 @@
 
 #include "executor/event_log.h"
 
+#include "executor/executor.h"
+
 #include <gtest/gtest.h>
 
 #include <sstream>

@@ -8,7 +8,7 @@
 #include "base/assert.h"
 #include "base/place.h"
 #include "executor/event.h"
-#include "executor/executor.h"
+#include "executor/executor_options.h"
 
 #include <algorithm>
 #include <array>

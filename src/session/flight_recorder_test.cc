@@ -3,6 +3,8 @@
 
 #include "session/flight_recorder.h"
 
+#include "executor/executor.h"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
