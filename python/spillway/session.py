@@ -170,10 +170,8 @@ class Session:
             "keep_all" (nothing leaves); with lossy: "qpo" (what layers read leaves at once, in 4 or 8 bits) ["online"].
         min_tensor_bytes: saved tensors smaller than this stay on the device [64 KiB].
         lossy: allow codecs that lose precision; without it they are refused [False].
-        codec: codecs to use in place of the policy's: "affine4" for inputs of linear layers, convolutions, norms and
-            activations; "attention=affine8:group=64" for one class; "all=lossless" for every class; separate several
-            with commas; classes are linear_input, convolution_input, norm_input, activation_input, relu_output, mask,
-            attention, statistics, index, other [the policy's own].
+        codec: codecs in place of the policy's, separated by commas: "affine4", "attention=affine8:group=64" for one
+            class, "all=lossless" for every class; see docs/lossy.md [the policy's own].
             Or a mapping: {"attention": "affine8:group=64"}.
         nonfinite: what to do with tensors that hold NaN or infinity when a codec cannot restore these: "keep" (store
             them as they are) or "refuse" (stop the step that needs one) ["keep"].
