@@ -26,7 +26,7 @@ std::vector<ModuleBytes> by_module(DeviceNow const& now, PeakWatch::Modules cons
 }  // namespace
 
 void PeakWatch::look(std::int64_t used_bytes, DeviceNow now) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (!wants(used_bytes)) {
         return;  // another thread has looked meanwhile
     }
@@ -39,12 +39,12 @@ void PeakWatch::look(std::int64_t used_bytes, DeviceNow now) {
 }
 
 bool PeakWatch::has_new_look() const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return is_new_;
 }
 
 void PeakWatch::name_modules(Modules const& modules) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     saved_ = by_module(at_peak_, modules);
     at_peak_.saved.clear();
     is_new_ = false;
@@ -54,7 +54,7 @@ void PeakWatch::begin_pass(std::function<Modules()> const& modules) {
     if (has_new_look()) {
         name_modules(modules());
     }
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     std::int64_t const step_bytes = highest_bytes_ / kPartsOfStep;
     bool const looks_again = passes_to_look_ > 0;
     passes_to_look_ -= looks_again ? 1 : 0;
@@ -63,8 +63,8 @@ void PeakWatch::begin_pass(std::function<Modules()> const& modules) {
 
 PeakSplit PeakWatch::split(std::int64_t peak_bytes, std::function<Modules()> const& modules) const {
     Modules const known = has_new_look() ? modules() : Modules();
-    std::lock_guard const lock(mutex_);
-    auto const owned = [this](OwnedKind kind) {
+    MutexLock const lock(mutex_);
+    auto const owned = [this](OwnedKind kind) SPILLWAY_REQUIRES(mutex_) {
         return at_peak_.owned[static_cast<std::size_t>(kind)];
     };
     PeakSplit split{

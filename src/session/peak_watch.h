@@ -6,13 +6,13 @@
 #pragma once
 
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "report/peak_split.h"
 #include "spillway/owned.h"
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -58,12 +58,13 @@ class PeakWatch {
     void name_modules(Modules const& modules);
 
     std::atomic<std::int64_t> next_bytes_ = -1;
-    mutable std::mutex mutex_;  ///< guards what follows
-    std::int64_t highest_bytes_ = 0;
-    int passes_to_look_ = 0;
-    DeviceNow at_peak_;
-    bool is_new_ = false;             ///< `at_peak_` is of this pass
-    std::vector<ModuleBytes> saved_;  ///< of an `at_peak_` that is not
+    mutable Mutex mutex_;
+    std::int64_t highest_bytes_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+    int passes_to_look_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+    DeviceNow at_peak_ SPILLWAY_GUARDED_BY(mutex_);
+    bool is_new_ SPILLWAY_GUARDED_BY(mutex_) = false;  ///< `at_peak_` is of this pass
+    /// Of an `at_peak_` that is not.
+    std::vector<ModuleBytes> saved_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway
