@@ -170,7 +170,7 @@ at::Tensor HandedOut::again(bool is_wrapped, at::Tensor const& python) {
     WeakTensor last{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
     at::Tensor changed;
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         last = last_;
         changed = changed_;
     }
@@ -185,13 +185,13 @@ void HandedOut::began(c10::intrusive_ptr<c10::TensorImpl> const& watched) {
     static_cast<WatchedTensor&>(*watched).begin();
     at::Tensor const tensor(watched);
     WeakTensor last(tensor.getIntrusivePtr());  // the one before goes after the lock
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     std::swap(last_, last);
 }
 
 void HandedOut::changed(at::Tensor as_it_is) {
     at::Tensor before;  // goes after the lock
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     before = std::exchange(changed_, std::move(as_it_is));
 }
 

@@ -6,11 +6,12 @@
 // to it (`x.data = y`, `resize_`, `set_`) is there again at the next unpack; here, too.
 #pragma once
 
+#include "base/mutex.h"
+
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
 
 #include <memory>
-#include <mutex>
 
 namespace spillway {
 
@@ -41,9 +42,10 @@ class HandedOut : public std::enable_shared_from_this<HandedOut> {
 
     using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
-    std::mutex mutex_;
-    WeakTensor last_{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
-    at::Tensor changed_;
+    Mutex mutex_;
+    WeakTensor last_ SPILLWAY_GUARDED_BY(mutex_
+    ){c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+    at::Tensor changed_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 /// What made `tensor`; null where none did, or where it is not watched any more.

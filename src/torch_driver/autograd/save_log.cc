@@ -104,11 +104,10 @@ std::string table_of(std::vector<Row> const& rows) {
 }  // namespace
 
 void SaveLog::begin_pass() {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     saves_.clear();
 }
 
-/// Called with the mutex held. Null where it is empty.
 std::string const* SaveLog::kept(std::string_view name) {
     if (name.empty()) {
         return nullptr;
@@ -118,7 +117,7 @@ std::string const* SaveLog::kept(std::string_view name) {
 }
 
 void SaveLog::add(Save save, RunningOperators const& by) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     save.outer = kept(by.outer);
     save.inner = kept(by.inner);
     if (saves_.size() == kMostSaves) {
@@ -129,7 +128,7 @@ void SaveLog::add(Save save, RunningOperators const& by) {
 
 std::string SaveLog::explain(std::string const& module, std::map<ValueId, History> const& histories)
     const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     std::vector<std::string> const all = places_of(saves_);
     std::vector<std::string> const roles = roles_of(saves_);
     std::set<ValueId> counted;
@@ -163,7 +162,7 @@ std::string SaveLog::explain(std::string const& module, std::map<ValueId, Histor
 }
 
 std::unordered_map<ValueId, std::string> SaveLog::modules() const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     std::vector<std::string> const places = places_of(saves_);
     std::unordered_map<ValueId, std::string> modules;
     for (std::size_t i = 0; i < saves_.size(); ++i) {

@@ -33,11 +33,12 @@ SavedTensors::SavedTensors(
     : blocks_(blocks),
       owned_(owned),
       eligibility_(blocks, owned, min_value_bytes),
-      state_([this](SavedValue const& entry) { return is_unshared(entry); }) {}
+      state_([this](SavedValue const& entry)
+                 SPILLWAY_REQUIRES(mutex_) { return is_unshared(entry); }) {}
 
 void SavedTensors::begin_pass() {
     log_.begin_pass();
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     state_.slots.begin_pass();
 }
 
@@ -55,7 +56,7 @@ SavedTensors::Filed SavedTensors::file(SavedHook& hook, at::Tensor const& tensor
     SaverClass const saver = classifies_ ? class_of_save(hook, tensor) : SaverClass{};
     Filed filed = Filed::fresh;
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         auto* const known = state_.values.in(storage);
         if (known != nullptr && known->second.version == hook.saved_version_) {
             SavedValue& entry = known->second;
@@ -70,7 +71,6 @@ SavedTensors::Filed SavedTensors::file(SavedHook& hook, at::Tensor const& tensor
     return filed;
 }
 
-/// Called with the mutex held.
 void SavedTensors::add_hook(SavedHook& hook, std::pair<ValueId const, SavedValue>& filed) const {
     filed.second.hooks.push_back(&hook);
     filed.second.add_stream(blocks_.device().current_stream());
@@ -78,7 +78,6 @@ void SavedTensors::add_hook(SavedHook& hook, std::pair<ValueId const, SavedValue
     hook.filed_ = &filed.second;
 }
 
-/// Called with the mutex held.
 SavedTensors::Fresh SavedTensors::add_value(
     SavedHook& hook, at::Tensor const& tensor, SaverClass const& saver
 ) {
@@ -134,7 +133,7 @@ void SavedTensors::log_save(SavedHook const& hook, at::Tensor const& tensor, Sta
 std::vector<std::pair<std::string, SaverClass>> SavedTensors::classes() const {
     std::map<ValueId, SaverClass> ordered;
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         for (auto const& [value, entry] : state_.values) {
             ordered.emplace(value, entry.saver);
         }
@@ -146,7 +145,6 @@ std::vector<std::pair<std::string, SaverClass>> SavedTensors::classes() const {
     return all;
 }
 
-/// Called with the mutex held.
 void SavedTensors::unbind(ValueId value, SavedValue& entry) {
     state_.values.unbind(value);
     state_.unshared.is_in_use(value, entry);
@@ -154,7 +152,7 @@ void SavedTensors::unbind(ValueId value, SavedValue& entry) {
 
 std::vector<std::pair<ValueId, std::int64_t>> SavedTensors::on_device() const {
     std::vector<std::pair<ValueId, std::int64_t>> all;
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     all.reserve(state_.values.size());
     for (auto const& [value, entry] : state_.values) {
         if (entry.storage != nullptr) {
@@ -165,7 +163,7 @@ std::vector<std::pair<ValueId, std::int64_t>> SavedTensors::on_device() const {
 }
 
 void SavedTensors::see_what_could_leave() {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     state_.unshared.see_all();
 }
 
@@ -174,7 +172,7 @@ void SavedTensors::forget(SavedHook& hook) noexcept {
     at::Tensor last;  // goes after the lock: freeing runs foreign code
     bool ended = false;
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         SavedValue& entry = *hook.filed_;
         entry.hooks.erase(std::find(entry.hooks.begin(), entry.hooks.end(), &hook));
         last = std::move(hook.kept_);
@@ -193,20 +191,19 @@ void SavedTensors::forget(SavedHook& hook) noexcept {
 }
 
 void SavedTensors::list_passed(SavedHook& hook) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     hook.passed_at_ = state_.passed.size();
     state_.passed.push_back(&hook);
 }
 
 void SavedTensors::forget_passed(SavedHook& hook) noexcept {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedHook* const last = state_.passed.back();
     state_.passed[hook.passed_at_] = last;
     last->passed_at_ = hook.passed_at_;
     state_.passed.pop_back();
 }
 
-/// Called with the mutex held.
 std::vector<SavedHook*> SavedTensors::hooks_of(at::Tensor const& tensor) const {
     std::vector<SavedHook*> found;
     auto const add = [&](SavedHook* hook) {
@@ -222,14 +219,14 @@ std::vector<SavedHook*> SavedTensors::hooks_of(at::Tensor const& tensor) const {
 }
 
 bool SavedTensors::has_saved(at::Tensor const& tensor) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return !hooks_of(tensor).empty();
 }
 
 void SavedTensors::data_was_replaced(
     at::Tensor const& tensor, at::Tensor const& now, std::vector<at::Tensor>& ended
 ) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     for (SavedHook* const hook : hooks_of(tensor)) {
         // What was saved may be back.
         bool const is_saved =
@@ -241,7 +238,7 @@ void SavedTensors::data_was_replaced(
 }
 
 bool SavedTensors::pin(ValueId value, SavedHook const* hook) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue* const entry = state_.values.find(value);
     if (entry == nullptr || !entry->has(hook)) {
         return false;
@@ -252,7 +249,7 @@ bool SavedTensors::pin(ValueId value, SavedHook const* hook) {
 
 void SavedTensors::unpin(ValueId value) noexcept {
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         SavedValue& entry = *state_.values.find(value);
         if (--entry.pins > 0 || !entry.hooks.empty()) {
             return;
@@ -263,13 +260,13 @@ void SavedTensors::unpin(ValueId value) noexcept {
 }
 
 bool SavedTensors::has(ValueId value, SavedHook const* hook) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue const* const entry = state_.values.find(value);
     return entry != nullptr && entry->has(hook);
 }
 
 at::Tensor SavedTensors::tensor_of(ValueId value, SavedHook const* hook, bool is_of_torch) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue const* const entry = state_.values.find(value);
     if (entry == nullptr || !entry->has(hook) || !hook->kept_.defined()) {
         return {};
@@ -278,17 +275,16 @@ at::Tensor SavedTensors::tensor_of(ValueId value, SavedHook const* hook, bool is
 }
 
 at::Tensor SavedTensors::shape_of(SavedHook const& hook) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return hook.kept_.defined() ? hook.kept_
                                 : without_bytes(*hook.geometry_, blocks_.place().device);
 }
 
 bool SavedTensors::is_view_of(SavedHook const& hook, at::Tensor const& tensor) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return is_view_of_saved(hook, tensor);
 }
 
-/// Called with the mutex held.
 bool SavedTensors::is_view_of_saved(SavedHook const& hook, at::Tensor const& tensor) const {
     return hook.kept_.defined() ? has_geometry_of(tensor, hook.kept_)
                                 : has_geometry(tensor, *hook.geometry_);
@@ -299,7 +295,7 @@ bool SavedTensors::has_own_block(SavedValue const& entry) const {
     return entry.storage->nbytes() == entry.storage_bytes && blocks_.is_block_of(*entry.storage);
 }
 
-/// Only our aliases refer to the storage. Called with the mutex held, of a value on the device.
+/// Only our aliases refer to the storage. Of a value on the device.
 bool SavedTensors::is_unshared(SavedValue const& entry) const {
     return !entry.hooks.empty() &&
            references_but_an_idle_wrapper(*entry.storage) == entry.hooks.size() &&
@@ -307,12 +303,12 @@ bool SavedTensors::is_unshared(SavedValue const& entry) const {
 }
 
 std::vector<ValueId> SavedTensors::newly_unshared(std::size_t at_most) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return state_.unshared.newly_unshared(at_most);
 }
 
 void SavedTensors::handed_out(ValueId value, at::Tensor const& tensor) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (SavedValue* const entry = state_.values.find(value); entry != nullptr) {
         state_.unshared.is_in_use(value, *entry);
         entry->add_stream(blocks_.device().current_stream());
@@ -322,7 +318,7 @@ void SavedTensors::handed_out(ValueId value, at::Tensor const& tensor) {
 }
 
 void SavedTensors::used_now(ValueId value) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue* const entry = state_.values.find(value);
     if (entry == nullptr) {
         return;
@@ -339,7 +335,7 @@ std::vector<ValueId> SavedTensors::in_order(
 ) const {
     std::vector<std::pair<std::size_t, ValueId>> ranked;
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         ranked = state_.values.ranked(rank_of_node);
     }
     std::sort(ranked.begin(), ranked.end());
@@ -352,7 +348,7 @@ std::vector<ValueId> SavedTensors::in_order(
 }
 
 HeldBytes SavedTensors::bytes_of(ValueId value) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue const* const entry = state_.values.find(value);
     if (entry == nullptr || entry->storage == nullptr || entry->hooks.empty()) {
         return {};
@@ -377,7 +373,7 @@ HeldBytes SavedTensors::bytes_of(ValueId value) {
 }
 
 StreamId SavedTensors::stream_of(ValueId value) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue const* const entry = state_.values.find(value);
     if (entry == nullptr || !keeps(OrderingRule::target_belongs_to_its_stream)) {
         return blocks_.device().current_stream();
@@ -389,7 +385,7 @@ void SavedTensors::drop(ValueId value) {
     std::vector<at::Tensor> going;  // freed after the lock
     c10::Storage storage;
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         SavedValue* const entry = state_.values.find(value);
         if (entry == nullptr || entry->hooks.empty()) {
             return;
@@ -409,7 +405,7 @@ void SavedTensors::drop(ValueId value) {
 
 void SavedTensors::bind(ValueId value, void* memory) {
     c10::DataPtr data;  // freed after the lock, where the last hook died meanwhile
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue* const entry = state_.values.find(value);
     if (entry == nullptr || entry->hooks.empty()) {
         StreamId const own = blocks_.device().stream_of(memory);
@@ -429,7 +425,7 @@ void SavedTensors::bind(ValueId value, void* memory) {
 }
 
 std::string SavedTensors::describe(ValueId value) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue const* const entry = state_.values.find(value);
     if (entry == nullptr || entry->hooks.empty()) {
         return "a saved tensor";

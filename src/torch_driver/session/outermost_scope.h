@@ -4,7 +4,8 @@
 // Of scopes that are opened one inside another, the outermost alone counts.
 #pragma once
 
-#include <mutex>
+#include "base/mutex.h"
+
 #include <optional>
 #include <utility>
 
@@ -19,28 +20,28 @@ class OutermostScope {
     /// `arguments`: of the Scope, for the first. Where its constructor throws, nothing has begun.
     template <typename... Arguments>
     void begin(Arguments&&... arguments) {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         if (depth_ == 0) {
             open_.emplace(std::forward<Arguments>(arguments)...);
         }
         ++depth_;
     }
     void end() {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         if (depth_ > 0 && --depth_ == 0) {
             open_.reset();
         }
     }
     void end_all() {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         depth_ = 0;
         open_.reset();
     }
 
   private:
-    std::mutex mutex_;
-    int depth_ = 0;
-    std::optional<Scope> open_;
+    Mutex mutex_;
+    int depth_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+    std::optional<Scope> open_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway

@@ -310,7 +310,7 @@ void TorchSession::see_peak(std::int64_t used_bytes) {
     DeviceNow now{
         .saved = saved_.on_device(), .read_ahead_bytes = loop_->returning_bytes() + coded_bytes_};
     {
-        std::lock_guard const lock(owned_mutex_);
+        MutexLock const lock(owned_mutex_);
         now.owned = owned_bytes_;
     }
     bool const is_in_backward = torch::autograd::get_current_graph_task_id() != -1;
@@ -338,7 +338,7 @@ void TorchSession::own(
     gradients_.add(tensors);
     {
         OwnedBytes const bytes = owned_.bytes();
-        std::lock_guard const lock(owned_mutex_);
+        MutexLock const lock(owned_mutex_);
         owned_bytes_ = bytes;
     }
     std::int64_t const outside_bytes = owned_.outside_bytes() + coded_bytes_;
