@@ -58,8 +58,8 @@ class Children:
             return {"error": f"no end within {END_S} s"}
         if done.returncode == 0:
             return json.loads(done.stdout.strip().splitlines()[-1])
-        said = done.stderr.strip().splitlines() or ["said nothing"]
-        return {"error": f"exit code {done.returncode}: {said[-1]}"}
+        text = done.stderr.strip().splitlines() or ["said nothing"]
+        return {"error": f"exit code {done.returncode}: {text[-1]}"}
 
     def train(self, system: str, sizes: dict[str, int], steps: int,
               more: Sequence[str] = ()) -> dict[str, Any]:
@@ -90,8 +90,8 @@ def side_by_side(children: Children) -> Rows:
                 flags = ["--count"] if number == 0 else []
             run = children.train(name if name not in SHARES else "plain", sizes, options.steps, flags)
             runs[name].append(run)
-            said = run.get("error") or f"{seconds(run):.3f} s a step"
-            common.progress(f"round {number + 1}: {name}: {said}")
+            text = run.get("error") or f"{seconds(run):.3f} s a step"
+            common.progress(f"round {number + 1}: {name}: {text}")
     return Rows(runs, peak)
 
 

@@ -216,8 +216,8 @@ def as_json(demo: Demo) -> dict[str, Any]:
                      entry("spillway", demo.spillway, demo.spillway[0].allocator_peak_bytes)]}
 
 
-def table(demo: Demo, told: dict[str, Any]) -> str:
-    plain, capped, spillway = told["runs"]
+def table(demo: Demo, result: dict[str, Any]) -> str:
+    plain, capped, spillway = result["runs"]
     equal = losses_equal(demo.plain[0], demo.spillway[0])
     ratio = demo.step_ratio
     rows = [["", "cap", "losses", "allocator peak", "process peak", "written", "read", "s/step", "ratio"]]
@@ -270,9 +270,9 @@ def check_arguments(options: argparse.Namespace) -> None:
 
 def show(demo: Demo, json_file: pathlib.Path) -> int:
     """Writes the file, prints the table and what is not as promised; the exit code."""
-    told = as_json(demo)
-    json_file.write_text(json.dumps(told, indent=1) + "\n")
-    print(f"\n{table(demo, told)}\n\nplain_capped: {demo.capped.error_text}\n(all of it: {json_file})")
+    result = as_json(demo)
+    json_file.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"\n{table(demo, result)}\n\nplain_capped: {demo.capped.error_text}\n(all of it: {json_file})")
     if why := unsteady(demo):
         print(f"unsteady  {why}")
     faults = broken(demo)

@@ -109,15 +109,15 @@ class Broken(unittest.TestCase):
             "plain_capped", ok=False, error=REFUSAL.replace("--policy", "policy")))
 
 
-class Told(unittest.TestCase):
+class Written(unittest.TestCase):
     def test_json_has_the_promised_keys(self) -> None:
-        told = json.loads(json.dumps(demo.as_json(shown())))
-        self.assertEqual(list(told), ["cap_bytes", "baseline_rss_bytes", "steady", "runs"])
-        self.assertEqual([run["name"] for run in told["runs"]], ["plain", "plain_capped", "spillway"])
-        for one in told["runs"]:
+        result = json.loads(json.dumps(demo.as_json(shown())))
+        self.assertEqual(list(result), ["cap_bytes", "baseline_rss_bytes", "steady", "runs"])
+        self.assertEqual([run["name"] for run in result["runs"]], ["plain", "plain_capped", "spillway"])
+        for one in result["runs"]:
             self.assertEqual(list(one), ["name", "ok", "error", "losses", "allocator_peak_bytes",
                                          "process_peak_bytes", "bytes_written", "bytes_read", "step_seconds"])
-        plain, capped, ours = told["runs"]
+        plain, capped, ours = result["runs"]
         self.assertEqual((plain["ok"], plain["error"], plain["allocator_peak_bytes"]), (True, None, PEAK))
         self.assertEqual((capped["ok"], capped["losses"], capped["step_seconds"]), (False, None, None))
         self.assertEqual((ours["losses"], ours["step_seconds"]), (LOSSES, 1.04))

@@ -129,8 +129,8 @@ class Script(unittest.TestCase):
         self.assertGreater(len(self.lines()), 20)
 
     def test_what_the_build_needs_is_named_before_anything_runs(self) -> None:
-        said = "echo '<stdin>:2:2: error: #error spillway-needs <fmt/format.h>' >&2; exit 1"
-        self.stub("bin/g++", said)
+        script = "echo '<stdin>:2:2: error: #error spillway-needs <fmt/format.h>' >&2; exit 1"
+        self.stub("bin/g++", script)
         done = self.run_sh()
         self.assertEqual((done.returncode, len(done.stderr.splitlines()), done.stdout), (2, 1, ""))
         self.assertIn("the header <fmt/format.h> is not here", done.stderr)

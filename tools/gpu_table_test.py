@@ -57,22 +57,22 @@ class Ideal(unittest.TestCase):
 
 
 class Equality(unittest.TestCase):
-    def said(self, run: dict, *plain: dict) -> str:
+    def verdict(self, run: dict, *plain: dict) -> str:
         return table.equality(run, [*plain])
 
     def test_bits(self) -> None:
-        self.assertEqual(self.said(spillway(), line()), "bit-equal")
-        self.assertNotEqual(self.said(spillway(gradient_hash="2"), line()), "bit-equal")
-        self.assertNotEqual(self.said(spillway(losses=[5.0, 4.1]), line()), "bit-equal")
+        self.assertEqual(self.verdict(spillway(), line()), "bit-equal")
+        self.assertNotEqual(self.verdict(spillway(gradient_hash="2"), line()), "bit-equal")
+        self.assertNotEqual(self.verdict(spillway(losses=[5.0, 4.1]), line()), "bit-equal")
 
     def test_against_the_noise(self) -> None:
         noisy = line(gradient_hash="3", gradient_norms=[1.001, 2.0])
         near = spillway(gradient_hash="2", gradient_norms=[1.0005, 2.0])
         far = spillway(gradient_hash="2", gradient_norms=[1.0, 2.2])
-        self.assertIn("within noise", self.said(near, line(), noisy))
-        self.assertIn("BEYOND NOISE", self.said(far, line(), noisy))
-        self.assertIn("noise not measured", self.said(far, line()))
-        self.assertIn("BEYOND NOISE", self.said(near, line(), line()))
+        self.assertIn("within noise", self.verdict(near, line(), noisy))
+        self.assertIn("BEYOND NOISE", self.verdict(far, line(), noisy))
+        self.assertIn("noise not measured", self.verdict(far, line()))
+        self.assertIn("BEYOND NOISE", self.verdict(near, line(), line()))
 
     def test_what_is_lossy_is_no_failure(self) -> None:
         lossy = spillway(gradient_hash="2", gradient_norms=[1.0, 2.2]) | {"mode": "qpo"}
@@ -80,11 +80,11 @@ class Equality(unittest.TestCase):
 
     def test_plain_is_compared_with_the_other_plain(self) -> None:
         one, other = line(), line(gradient_hash="2", gradient_norms=[1.001, 2.0])
-        self.assertEqual(self.said(one, one, other), "noise 1.0e-03")
-        self.assertEqual(self.said(one, one), "-")
+        self.assertEqual(self.verdict(one, one, other), "noise 1.0e-03")
+        self.assertEqual(self.verdict(one, one), "-")
 
     def test_a_number_that_is_none_is_no_noise(self) -> None:
-        self.assertIn("inf", self.said(spillway(losses=[5.0, None]), line()))
+        self.assertIn("inf", self.verdict(spillway(losses=[5.0, None]), line()))
 
 
 class Rendered(unittest.TestCase):

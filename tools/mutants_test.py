@@ -24,9 +24,9 @@ class BreakOne(unittest.TestCase):
         self.assertEqual(self.broken("echo killed by $SPILLWAY_BREAK; exit 9"), ("a_rule", "killed", "a_rule"))
 
     def test_an_assertion_or_a_crash_kills_too(self) -> None:
-        said = self.broken("echo '[ RUN      ] A.case'; echo 'an assertion failed: x'; kill -6 $$")
-        self.assertEqual(said.end, "killed")
-        self.assertEqual(said.how, "A.case ended with -6: an assertion failed: x")
+        output = self.broken("echo '[ RUN      ] A.case'; echo 'an assertion failed: x'; kill -6 $$")
+        self.assertEqual(output.end, "killed")
+        self.assertEqual(output.how, "A.case ended with -6: an assertion failed: x")
 
     def test_what_passes_survived(self) -> None:
         self.assertEqual(self.broken("exit 0").end, "SURVIVED")

@@ -18,10 +18,10 @@ class RunTests(unittest.TestCase):
             return done.returncode, done.stdout, report.read_text()
 
     def test_what_the_environment_has_not_is_a_skip_with_its_reason(self) -> None:
-        code, said, report = self.run_file("import no_such_package\n")
+        code, output, report = self.run_file("import no_such_package\n")
         self.assertEqual(code, 0)
-        self.assertIn("some_test: skipped: ", said)
-        self.assertIn("has no no_such_package; pip install -r tests/python/requirements.txt", said)
+        self.assertIn("some_test: skipped: ", output)
+        self.assertIn("has no no_such_package; pip install -r tests/python/requirements.txt", output)
         self.assertIn("<skipped", report)
 
     def test_a_file_that_does_not_load_fails(self) -> None:

@@ -77,12 +77,12 @@ def run(part: Part, scratch: pathlib.Path, output: IO[str] | None = None) -> Out
 
 def run_with_downloads(core: Part, downloads: list[Part], scratch: pathlib.Path) -> list[Outcome]:
     """`core`, and beside it, one after the other, what waits for the network; that is shown at the end."""
-    with tempfile.TemporaryFile("w+") as said, concurrent.futures.ThreadPoolExecutor(1) as pool:
-        under_way = [pool.submit(run, part, scratch, said) for part in downloads]
+    with tempfile.TemporaryFile("w+") as output, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        under_way = [pool.submit(run, part, scratch, output) for part in downloads]
         outcomes = [run(core, scratch)]
         outcomes += [download.result() for download in under_way]
-        said.seek(0)
-        print(said.read(), flush=True)
+        output.seek(0)
+        print(output.read(), flush=True)
     return outcomes
 
 
@@ -101,10 +101,10 @@ def main() -> int:
         scratch = pathlib.Path(folder)
         outcomes = [run(PACKAGES, scratch), *run_with_downloads(CORE, downloads, scratch)]
         outcomes += [run(part, scratch) for part in [*TORCH, *([another] if another else [])]]
-    return tell(outcomes, time.monotonic() - begin)
+    return print_table(outcomes, time.monotonic() - begin)
 
 
-def tell(outcomes: list[Outcome], seconds: float) -> int:
+def print_table(outcomes: list[Outcome], seconds: float) -> int:
     """The table of all parts; the exit code."""
     total = sum((outcome.found for outcome in outcomes), counts.Counts())
     width = max(len(outcome.name) for outcome in outcomes)

@@ -27,7 +27,7 @@ SELDOM = 10
 SEEDS_A_PROCESS = 25
 SECONDS_A_SEED = 60
 LEAST_SECONDS = 400
-SAY_EVERY_S = 60
+REPORT_EVERY_S = 60
 # What gtest prints for each repetition, whether it passes or not.
 EACH_TIME = re.compile(r"$|Repeating all tests|Note: |\[=+\]|\[  PASSED  \]")
 LONGEST_TEXT = 3000
@@ -77,7 +77,7 @@ def main() -> int:
         work += chunks_of(SELDOM_SUITE, options.first, (options.seeds + SELDOM - 1) // SELDOM)
     work += chunks_of(options.suite, options.first, options.seeds)
     failed: set[int] = set()
-    done, said = 0, time.monotonic()
+    done, reported = 0, time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         running = {pool.submit(run, program, chunk): chunk for chunk in work}
         for ended in concurrent.futures.as_completed(running):
@@ -89,8 +89,8 @@ def main() -> int:
                 failed.update(seeds)
                 print(f"\nfailed: seeds {seeds}\n{text}\nagain: {program} "
                       f"--gtest_random_seed={seeds[0]} --gtest_filter='{chunk.suite}'", flush=True)
-            elif sys.stdout.isatty() or time.monotonic() - said > SAY_EVERY_S:
-                said = time.monotonic()
+            elif sys.stdout.isatty() or time.monotonic() - reported > REPORT_EVERY_S:
+                reported = time.monotonic()
                 print(f"{100 * done // len(work)} % of {options.seeds} seeds, {len(failed)} failed", flush=True)
     print(json.dumps({"seeds": options.seeds, "first": options.first, "failed": sorted(failed)}))
     return 1 if failed else 0

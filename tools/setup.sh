@@ -21,8 +21,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly kDefaultTorch=2.15.0
 readonly kOldestMinor=11 kNewestMinor=15  # of torch 2
 
-say() { printf '%s\n' "$*" >&2; }
-die() { say "$*"; exit 2; }
+log() { printf '%s\n' "$*" >&2; }
+die() { log "$*"; exit 2; }
 
 missing_packages() {  # GROUP...: the missing packages, on one line
     local group package probe missing=() groups=" $* "
@@ -60,7 +60,7 @@ packages() {
     [[ -z $missing ]] && return 0
     message=$(preflight "$@") || die "$message"
     root=$(root_command)
-    say "set-up: installing Debian packages: $missing"
+    log "set-up: installing Debian packages: $missing"
     # shellcheck disable=SC2086  # both are lists of words
     if ! { $root apt-get update -qq &&
         $root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing; } >&2; then
@@ -93,7 +93,7 @@ own_torch() {  # VERSION: the Python of .venv/torch-VERSION, made if it is not t
     flock 8
     if [[ ! -e $stamp || ! -x $venv/bin/python ]]; then
         packages build >&2
-        say "set-up: installing torch $1 into $venv (a download of some gigabytes, once)"
+        log "set-up: installing torch $1 into $venv (a download of some gigabytes, once)"
         rm -rf "$venv"
         python3 -m venv "$venv" >&2
         "$venv/bin/python" -m pip install --disable-pip-version-check "torch==$1" numpy >&2 ||
@@ -114,7 +114,7 @@ yours() {  # [VERSION]: the user's Python, where its torch is to be used
     elif [[ -n ${VIRTUAL_ENV:-} && -x $VIRTUAL_ENV/bin/python ]]; then
         python=$VIRTUAL_ENV/bin/python
         suitable "$python" "$wanted" && { printf '%s\n' "$python"; return; }
-        [[ -n $wanted ]] || say "set-up: the active virtual environment has no torch $range; not used"
+        [[ -n $wanted ]] || log "set-up: the active virtual environment has no torch $range; not used"
     fi
 }
 
@@ -135,7 +135,7 @@ docs() {
     flock 8
     if [[ ! -e $stamp ]]; then
         packages docs
-        say "set-up: installing what builds the documentation into $venv"
+        log "set-up: installing what builds the documentation into $venv"
         rm -rf "$venv"
         python3 -m venv "$venv" >&2
         "$venv/bin/python" -m pip install --disable-pip-version-check -q -r tools/site/requirements.txt >&2 ||
@@ -157,7 +157,7 @@ tests() {
     flock 8
     [[ -e $stamp ]] && return 0
     version=$(torch_version "$python")
-    say "set-up: installing what the Python tests use beside torch $version"
+    log "set-up: installing what the Python tests use beside torch $version"
     "$python" -m pip install --disable-pip-version-check -q -c <(printf 'torch==%s\n' "$version") \
         -r tests/python/requirements.txt >&2 &&
         "$python" -m pip install --disable-pip-version-check -q --no-deps -r tests/python/requirements-alone.txt >&2 ||

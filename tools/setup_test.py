@@ -47,9 +47,9 @@ class GivesUp(WithStubs):
         self.stub("dpkg-query", "exit 1")
         self.stub("id", "echo 1000")
         done = self.setup_sh("preflight", "bench")
-        said = (done.stdout + done.stderr).strip()
-        self.assertEqual((done.returncode, len(said.splitlines())), (2, 1), said)
-        self.assertIn("`apt-get update && apt-get install -y fio`", said)
+        output = (done.stdout + done.stderr).strip()
+        self.assertEqual((done.returncode, len(output.splitlines())), (2, 1), output)
+        self.assertIn("`apt-get update && apt-get install -y fio`", output)
 
     def test_as_root_without_apt_get_too(self) -> None:
         self.stub("dpkg-query", "exit 1")

@@ -96,10 +96,10 @@ def main() -> int:
     with options.out.open("a") as file:
         file.write(json.dumps(line) + "\n")
     is_failure = failed(line.get("error"), options.fails_with)
-    said = line.get("error") or line.get("skipped") or "ok"
+    words = line.get("error") or line.get("skipped") or "ok"
     if options.fails_with is not None:
-        said += f" (it had to say: {options.fails_with})"
-    print(f"{line['seconds']:7.1f} s  {'FAILED  ' if is_failure else ''}{options.name}: {said}", flush=True)
+        words += f" (it had to say: {options.fails_with})"
+    print(f"{line['seconds']:7.1f} s  {'FAILED  ' if is_failure else ''}{options.name}: {words}", flush=True)
     return int(is_failure)
 
 

@@ -16,9 +16,9 @@ _ASKED = ("name", "driver_version", "memory.total", "pcie.link.gen.current", "pc
 
 
 def gpu() -> dict[str, str]:
-    told = subprocess.run(["nvidia-smi", "--id=0", f"--query-gpu={','.join(_ASKED)}", "--format=csv,noheader"],
+    text = subprocess.run(["nvidia-smi", "--id=0", f"--query-gpu={','.join(_ASKED)}", "--format=csv,noheader"],
                           capture_output=True, text=True, check=True).stdout
-    return dict(zip((name.replace(".", "_") for name in _ASKED), (word.strip() for word in told.split(","))))
+    return dict(zip((name.replace(".", "_") for name in _ASKED), (word.strip() for word in text.split(","))))
 
 
 def torch(python: str) -> str:

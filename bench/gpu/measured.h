@@ -100,10 +100,13 @@ class Measured : public train::Budget {
             HookingEngine::install();
         }
     }
-    void own(std::vector<at::Tensor> const& tensors, std::vector<spillway::OwnedKind> const& kinds)
-        override {
+    void own(
+        std::vector<at::Tensor> const& tensors,
+        std::vector<std::string> const& names,
+        std::vector<spillway::OwnedKind> const& kinds
+    ) override {
         if (session_) {
-            session_->own(tensors, {}, kinds);
+            session_->own(tensors, names, kinds);
         }
     }
     void phase(Phase phase, std::int64_t step) override {

@@ -187,9 +187,9 @@ def codecs(lines: Sequence[Line]) -> list[str]:
              *(f"{row[f'{way}_gb_per_s']:.0f} ({row[f'{way}_of_copy']:.2f})" for way in ("encode", "decode")),
              f"{row['copy_gb_per_s']:.0f}")
             for row in line.get("rows", ())]
-    said = line.get("error") or line.get("skipped")
-    if said:
-        return ["", f"Codecs: {cell(said)}"]
+    text = line.get("error") or line.get("skipped")
+    if text:
+        return ["", f"Codecs: {cell(text)}"]
     columns = ("codec", "dtype", "encode GB/s (of copy)", "decode GB/s (of copy)", "copy GB/s")
     return ["", *markdown_table(columns, rows)] if rows else []
 

@@ -106,10 +106,10 @@ def under_a_budget(training: Training, options: argparse.Namespace) -> dict[str,
     training.recording = lambda: session
     results = timed(training, options.steps, session.step)
     report = json.loads(session.report().to_json())
-    told = {name: report[name] for name in ("stored_bytes", "loaded_bytes", "saved_tensors",
+    numbers = {name: report[name] for name in ("stored_bytes", "loaded_bytes", "saved_tensors",
                                             "stall_store_ns", "stall_load_ns")}
-    told["allocator_peak_bytes"] = report["device_peak_bytes"]
-    return results | told | {"enter_s": enter_seconds(session)}
+    numbers["allocator_peak_bytes"] = report["device_peak_bytes"]
+    return results | numbers | {"enter_s": enter_seconds(session)}
 
 
 def alternately(training: Training, options: argparse.Namespace) -> dict[str, Any]:

@@ -22,12 +22,12 @@ class _Arguments(tuple[Any, ...]):
     """A step's arguments, for sessions that do not learn of its end otherwise. The frame that runs the step holds them, so
     they end with it; torch calls no hook after a step that raised."""
 
-    untold: "weakref.WeakSet[Session]"
+    waiting: "weakref.WeakSet[Session]"
 
     def end(self) -> None:
-        untold = list(self.untold)  # living ones alone
-        self.untold.clear()
-        for session in untold:
+        waiting = list(self.waiting)  # living ones alone
+        self.waiting.clear()
+        for session in waiting:
             session._update_ends()
 
     def __del__(self) -> None:
@@ -87,11 +87,11 @@ def _before(
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     sessions = _of(optimizer)
     coming = _coming_state_bytes(optimizer) if sessions else 0
-    untold = [session for session in sessions if not session._update_begins(coming)]
-    if not untold:
+    waiting = [session for session in sessions if not session._update_begins(coming)]
+    if not waiting:
         return None
     arguments = _Arguments(args)
-    arguments.untold = weakref.WeakSet(untold)
+    arguments.waiting = weakref.WeakSet(waiting)
     return arguments, kwargs
 
 

@@ -170,10 +170,8 @@ class Session:
             "keep_all" (nothing leaves); with lossy: "qpo" (what layers read leaves at once, in 4 or 8 bits) ["online"].
         min_tensor_bytes: saved tensors smaller than this stay on the device [64 KiB].
         lossy: allow codecs that lose precision; without it they are refused [False].
-        codec: codecs to use in place of the policy's: "affine4" for inputs of linear layers, convolutions, norms and
-            activations; "attention=affine8:group=64" for one class; "all=lossless" for every class; separate several
-            with commas; classes are linear_input, convolution_input, norm_input, activation_input, relu_output, mask,
-            attention, statistics, index, other [the policy's own].
+        codec: codecs in place of the policy's, separated by commas: "affine4", "attention=affine8:group=64" for one
+            class, "all=lossless" for every class; see docs/lossy.md [the policy's own].
             Or a mapping: {"attention": "affine8:group=64"}.
         nonfinite: what to do with tensors that hold NaN or infinity when a codec cannot restore these: "keep" (store
             them as they are) or "refuse" (stop the step that needs one) ["keep"].
@@ -218,7 +216,7 @@ class Session:
         self._opened_at = (opener.f_code.co_filename, opener.f_lineno)
         several = optimizer if isinstance(optimizer, Iterable) else [optimizer]
         self._optimizers = [each for each in several if each is not None]
-        self._told: tuple[int, int, int] | None = None
+        self._last_owned: tuple[int, int, int] | None = None
         self._is_entered = False
         self._entries = 0
         self._has_warned: set[str] = set()
@@ -435,15 +433,15 @@ class Session:
         now = (sum(_address(parameter) for parameter in parameters),
                sum(_address(parameter.grad) for parameter in parameters),
                _state_count(self._all_optimizers()))
-        if now == self._told:
+        if now == self._last_owned:
             return
         owned = list(_owned(self._model, self._all_optimizers()))
         moved = next((p for p in parameters if p.device != self._device), None)
-        if moved is not None and self._told is None:
+        if moved is not None and self._last_owned is None:
             raise OptionError("model", f"it has parameters on {self._device} and on {moved.device}; a session is of one")
         if moved is not None:
             raise OptionError("model", f"it was on {self._device} when the session began and has a parameter on "
                                        f"{moved.device} now; open a session after the move")
         _call(self._runtime.own, [tensor for _, _, tensor in owned], [name for _, name, _ in owned],
               [kind for kind, _, _ in owned])
-        self._told = now
+        self._last_owned = now

@@ -11,21 +11,21 @@
 
 namespace spillway {
 
-void say(std::string_view line) {
+void log_line(std::string_view line) {
     std::string const text = "spillway: " + std::string(line) + "\n";
     std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 void log_once(std::string_view line) {
     static Mutex guard;
-    static std::set<std::string, std::less<>> said SPILLWAY_GUARDED_BY(guard);
+    static std::set<std::string, std::less<>> logged SPILLWAY_GUARDED_BY(guard);
     {
         MutexLock const lock(guard);
-        if (!said.emplace(line).second) {
+        if (!logged.emplace(line).second) {
             return;
         }
     }
-    say(line);
+    log_line(line);
 }
 
 }  // namespace spillway

@@ -9,9 +9,9 @@
 namespace spillway {
 
 /// Prints "spillway: <line>" to stderr. Thread-safe; lines are not torn.
-void say(std::string_view line);
+void log_line(std::string_view line);
 
-/// Like `say`, but a line that was said before in this process is not said again.
+/// Like `log_line`, but a line that was printed before in this process is not printed again.
 void log_once(std::string_view line);
 
 }  // namespace spillway

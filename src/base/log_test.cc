@@ -14,7 +14,7 @@ namespace {
 
 TEST(LogTest, a_line_goes_to_stderr_with_our_name) {
     testing::internal::CaptureStderr();
-    say("hello");
+    log_line("hello");
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "spillway: hello\n");
 }
 
@@ -35,7 +35,7 @@ TEST(LogTest, lines_of_several_threads_are_not_torn) {
     for (int i = 0; i < kThreads; ++i) {
         threads.emplace_back([] {
             for (int line = 0; line < kLines; ++line) {
-                say("abcdefghijklmnopqrstuvwxyz");
+                log_line("abcdefghijklmnopqrstuvwxyz");
             }
         });
     }

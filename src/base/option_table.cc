@@ -117,9 +117,9 @@ constexpr std::array kTable{
         .flag = "--codec",
         .type = OptionType::codecs,
         .member = &SessionOptions::codecs,
-        .help = "codecs to use in place of the policy's: affine4 for inputs of linear "
-                "layers, convolutions, norms and activations; attention=affine8:group=64 "
-                "for one class; all=lossless for every class; separate several with commas",
+        .help = "codecs in place of the policy's, separated by commas: affine4, "
+                "attention=affine8:group=64 for one class, all=lossless for every class; see "
+                "docs/lossy.md",
         .otherwise = "the policy's own",
         .group = kCodecs,
         .flag_needs = "device_budget_bytes"},

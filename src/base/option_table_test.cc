@@ -50,16 +50,16 @@ TEST(OptionTable, what_an_entry_says_is_whole) {
 }
 
 TEST(OptionTable, defaults_are_written_as_a_face_writes_them) {
-    auto const said = [](char const* name, Face face) {
+    auto const default_of = [](char const* name, Face face) {
         return default_words(*find_option(name), face);
     };
-    EXPECT_EQ(said("lossy", Face::program), "off");
-    EXPECT_EQ(said("lossy", Face::python), "False");
-    EXPECT_EQ(said("cap_from_open", Face::cpp), "true");
-    EXPECT_EQ(said("nonfinite", Face::program), "keep");
-    EXPECT_EQ(said("policy", Face::python), "\"online\"");
-    EXPECT_EQ(said("device_budget_bytes", Face::python), "required");
-    EXPECT_EQ(said("nvme_budget_bytes", Face::python), "nine tenths of the free space");
+    EXPECT_EQ(default_of("lossy", Face::program), "off");
+    EXPECT_EQ(default_of("lossy", Face::python), "False");
+    EXPECT_EQ(default_of("cap_from_open", Face::cpp), "true");
+    EXPECT_EQ(default_of("nonfinite", Face::program), "keep");
+    EXPECT_EQ(default_of("policy", Face::python), "\"online\"");
+    EXPECT_EQ(default_of("device_budget_bytes", Face::python), "required");
+    EXPECT_EQ(default_of("nvme_budget_bytes", Face::python), "nine tenths of the free space");
 }
 
 }  // namespace

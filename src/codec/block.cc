@@ -95,9 +95,9 @@ Result<BlockHeader> read_header(Encoding const& encoding, std::span<std::byte co
     Layout const layout = layout_of(encoding);
     bool const lossless = encoding.codec.kind == CodecKind::lossless;
     std::int64_t const most = std::ssize(coded) - layout.codes_offset();
-    bool const as_told = lossless ? header.codes_bytes >= 0 && header.codes_bytes <= most
-                                  : header.codes_bytes == most && most == layout.codes_bytes;
-    if (!as_told) {
+    bool const is_whole = lossless ? header.codes_bytes >= 0 && header.codes_bytes <= most
+                                   : header.codes_bytes == most && most == layout.codes_bytes;
+    if (!is_whole) {
         return corrupt_block(
             encoding,
             fmt::format(

@@ -84,8 +84,8 @@ Coded encode_there(Encoding const& encoding, Buffer const& raw, int shift) {
     EXPECT_TRUE(std::all_of(coded.block.begin(), coded.block.begin() + kHeaderBytes, [](auto byte) {
         return byte == kGuardByte;
     })) << words_of(encoding);
-    Buffer const told = refused.get();
-    std::memcpy(&coded.refused, told.data(), sizeof coded.refused);
+    Buffer const bytes = refused.get();
+    std::memcpy(&coded.refused, bytes.data(), sizeof coded.refused);
     return coded;
 }
 

@@ -68,8 +68,8 @@ std::ptrdiff_t huge_pages_in(std::span<std::byte> memory) {
     for (std::size_t at = (kHuge - into) % kHuge; at + kHuge <= memory.size(); at += kHuge) {
         memory[at] = std::byte{1};
         std::array<unsigned char, kPages> states{};
-        bool const told = ::mincore(&memory[at], kHuge, states.data()) == 0;
-        whole += told && std::all_of(states.begin(), states.end(), [](unsigned char state) {
+        bool const is_known = ::mincore(&memory[at], kHuge, states.data()) == 0;
+        whole += is_known && std::all_of(states.begin(), states.end(), [](unsigned char state) {
                      return (state & 1U) != 0;
                  });
     }

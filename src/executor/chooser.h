@@ -7,7 +7,7 @@
 
 #include "executor/advice.h"
 #include "executor/event.h"
-#include "executor/executor.h"
+#include "executor/executor_options.h"
 #include "plan/plan.h"
 
 #include <cstdint>

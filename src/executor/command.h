@@ -25,8 +25,8 @@ enum class CommandKind : std::uint8_t {
     bind,     ///< the reserved device bytes become the value's storage
     drop,     ///< the saved graph lets the value's device bytes go
     wait,     ///< the host waits for the fences in `after`
-    raise,    ///< the event that this answers fails, with the Refusal in `told`
-    note,     ///< tell the user the Notice in `told`, once
+    raise,    ///< the event that this answers fails, with the Refusal in `message`
+    note,     ///< tell the user the Notice in `message`, once
 };
 
 [[nodiscard]] std::string_view name_of(CommandKind kind);
@@ -52,7 +52,7 @@ struct Command {
     std::int64_t size_bytes = 0;
     std::vector<CommandId> after;  ///< fences that must be passed first
     bool optional = false;         ///< a reserve that may be refused without harm (read-ahead)
-    std::variant<std::monostate, Refusal, Notice> told;  ///< of `raise` and `note`
+    std::variant<std::monostate, Refusal, Notice> message;  ///< of `raise` and `note`
 
     bool operator==(Command const&) const = default;
 };

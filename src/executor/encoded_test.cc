@@ -38,14 +38,16 @@ std::string text_of(std::vector<Command> const& commands) {
 }
 
 std::string words_of(Command const& command) {
-    if (auto const* const notice = std::get_if<Notice>(&command.told)) {
+    if (auto const* const notice = std::get_if<Notice>(&command.message)) {
         return words_of(*notice);
     }
-    auto const* const refusal = std::get_if<Refusal>(&command.told);
+    auto const* const refusal = std::get_if<Refusal>(&command.message);
     return refusal == nullptr ? "" : words_of(*refusal, Face::cpp);
 }
 
-bool says(std::vector<Command> const& commands, CommandKind kind, std::string const& text = "") {
+bool has_command(
+    std::vector<Command> const& commands, CommandKind kind, std::string const& text = ""
+) {
     return std::any_of(commands.begin(), commands.end(), [&](Command const& command) {
         return command.kind == kind && words_of(command).find(text) != std::string::npos;
     });
@@ -173,17 +175,18 @@ TEST_F(Encoded, an_encode_that_fails_after_a_write_is_the_copy_s_own_matter) {
     unshared(0);
     (void)executor_.on(AboutToWrite{ValueId{0}});
     fail(1, "a third value");
-    EXPECT_FALSE(says(fail(2, "a third value"), CommandKind::note)) << "the tier is not at fault";
+    EXPECT_FALSE(has_command(fail(2, "a third value"), CommandKind::note))
+        << "the tier is not at fault";
     EXPECT_EQ(text_of(short_of(1)).substr(0, 12), "reserve 200,") << "what was written may fit";
 }
 
 TEST_F(Encoded, after_an_encode_that_failed_it_leaves_as_it_is) {
     save(0, Advice::at_once);
     unshared(0);
-    EXPECT_TRUE(says(fail(1, "element 3 is not a number"), CommandKind::note, "element 3"));
+    EXPECT_TRUE(has_command(fail(1, "element 3 is not a number"), CommandKind::note, "element 3"));
     std::vector<Command> const reply = fail(2, "element 3 is not a number");
     EXPECT_EQ(text_of(reply), "release 200");
-    EXPECT_FALSE(says(reply, CommandKind::note)) << "the tier is not at fault";
+    EXPECT_FALSE(has_command(reply, CommandKind::note)) << "the tier is not at fault";
     EXPECT_EQ(on_nvme(), 0);
     std::vector<Command> const raw = short_of(1);
     EXPECT_EQ(text_of(raw).substr(0, 32), "reserve 1000, store 1000 after 5");
@@ -203,7 +206,9 @@ TEST_F(Encoded, a_place_without_room_is_no_fault_of_the_code) {
     unshared(0);
     fail(0, "the disk is full");
     fail(1, "the disk is full");
-    EXPECT_TRUE(says(fail(2, "the disk is full"), CommandKind::note, "nvme tier takes no more"));
+    EXPECT_TRUE(
+        has_command(fail(2, "the disk is full"), CommandKind::note, "nvme tier takes no more")
+    );
     EXPECT_EQ(text_of(unshared(1)), "") << "the place is closed until the next step";
     (void)executor_.on(Begin{1});
     EXPECT_EQ(text_of(short_of(1)).substr(0, 12), "reserve 200,") << "encoded all the same";
@@ -214,7 +219,7 @@ TEST_F(Encoded, a_store_that_failed_after_its_encode_closes_the_place) {
     save(1, Advice::at_once);
     unshared(0);
     finish({1});
-    EXPECT_TRUE(says(fail(2, "bad disk"), CommandKind::note, "takes no more (bad disk)"));
+    EXPECT_TRUE(has_command(fail(2, "bad disk"), CommandKind::note, "takes no more (bad disk)"));
     EXPECT_EQ(text_of(unshared(1)), "");
 }
 
@@ -243,7 +248,7 @@ TEST_F(Encoded, a_decode_that_failed_is_a_load_that_failed) {
     (void)executor_.on(Need{ValueId{0}, usage()});
     EXPECT_EQ(text_of(finish({6})), "");
     std::vector<Command> const reply = fail(7, "the checksum differs");
-    EXPECT_TRUE(says(reply, CommandKind::note, "a load failed (the checksum differs)"));
+    EXPECT_TRUE(has_command(reply, CommandKind::note, "a load failed (the checksum differs)"));
     EXPECT_EQ(text_of(reply), "release 1000");
     EXPECT_EQ(
         text_of(executor_.on(Need{ValueId{0}, usage()})).substr(0, 23), "reserve 1000, load 200 "
@@ -269,7 +274,7 @@ TEST_F(Encoded, a_refusal_judges_the_length_encoded) {
         (void
         )executor.on(Saved{ValueId{0}, kRaw, {"a", 0, 0}, full, encoded_bytes, Advice::when_asked});
         (void)executor.on(Point{{ValueId{0}}, full});
-        return last(executor.on(Short{1, full}), CommandKind::raise).told;
+        return last(executor.on(Short{1, full}), CommandKind::raise).message;
     };
     EXPECT_EQ(std::get<Refusal>(refusal(200)).nvme.state, PoolState::full);
     EXPECT_EQ(std::get<Refusal>(refusal(400)).nvme.state, PoolState::too_short);
@@ -289,20 +294,20 @@ using Advised = Encoded;
 TEST_F(Advised, never_stays_though_room_is_asked_for) {
     save(0, Advice::never);
     unshared(0);
-    EXPECT_TRUE(says(short_of(1), CommandKind::raise));
+    EXPECT_TRUE(has_command(short_of(1), CommandKind::raise));
 }
 
 TEST_F(Advised, the_last_resort_leaves_after_all_others_and_only_for_room) {
     for (std::int64_t id = 0; id < 9; ++id) {
         save(id, id == 0 ? Advice::last_resort : Advice::when_asked);
         std::vector<Command> const reply = unshared(id);
-        EXPECT_FALSE(says(reply, CommandKind::store) && reply.front().value == ValueId{0});
+        EXPECT_FALSE(has_command(reply, CommandKind::store) && reply.front().value == ValueId{0});
     }
     std::vector<Command> const others = short_of(8 * kRaw);
     EXPECT_FALSE(std::any_of(others.begin(), others.end(), [](Command const& command) {
         return command.value == ValueId{0};
     }));
-    EXPECT_FALSE(says(others, CommandKind::raise));
+    EXPECT_FALSE(has_command(others, CommandKind::raise));
     EXPECT_EQ(last(short_of(9 * kRaw), CommandKind::store).value, ValueId{0});
 }
 

@@ -3,6 +3,8 @@
 
 #include "executor/event_log.h"
 
+#include "executor/executor.h"
+
 #include <algorithm>
 #include <unordered_set>
 #include <utility>
@@ -86,7 +88,7 @@ void note(Event const& event, std::vector<Command> const& answered, ReplayOutcom
     outcome.steps += std::holds_alternative<Begin>(event) ? 1 : 0;
     for (Command const& command : answered) {
         if (command.kind == CommandKind::raise) {
-            outcome.refusal = words_of(std::get<Refusal>(command.told), Face::program);
+            outcome.refusal = words_of(std::get<Refusal>(command.message), Face::program);
         }
     }
 }

@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "executor/command.h"
 #include "executor/event.h"
-#include "executor/executor.h"
+#include "executor/executor_options.h"
 
 #include <cstdint>
 #include <istream>

@@ -3,6 +3,8 @@
 
 #include "executor/event_log.h"
 
+#include "executor/executor.h"
+
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -71,9 +73,9 @@ TEST(EventText, every_command_reads_as_written) {
         command.id = CommandId{kind};
         command.kind = static_cast<CommandKind>(kind);
         if (command.kind == CommandKind::raise) {
-            command.told = Refusal{};
+            command.message = Refusal{};
         } else if (command.kind == CommandKind::note) {
-            command.told = Notice{};
+            command.message = Notice{};
         }
         EXPECT_EQ(*parse_command(to_text(command)), command);
         command.lane = Lane::nvme_read;
@@ -99,14 +101,14 @@ TEST(EventText, every_refusal_and_notice_reads_as_written) {
             refusal.host = {PoolState::full, ""};
             refusal.nvme = {PoolState::failed, "no space left"};
         }
-        raise.told = refusal;
+        raise.message = refusal;
         EXPECT_EQ(*parse_command(to_text(raise)), raise);
     }
     Command note = raise;
     note.kind = CommandKind::note;
     for (NoticeCode const code :
          {NoticeCode::pool_closed, NoticeCode::not_encoded, NoticeCode::not_loaded}) {
-        note.told = Notice{code, Pool::nvme, "why"};
+        note.message = Notice{code, Pool::nvme, "why"};
         EXPECT_EQ(*parse_command(to_text(note)), note);
     }
     EXPECT_FALSE(parse_command(R"({"c":"raise","id":0,"lane":"compute"})").ok());

@@ -360,9 +360,9 @@ Command read_command(JsonView const& view) {
     }
     command.optional = view.has("optional") && view.at("optional").boolean();
     if (command.kind == CommandKind::raise) {
-        command.told = read_refusal(view.at("refusal"));
+        command.message = read_refusal(view.at("refusal"));
     } else if (command.kind == CommandKind::note) {
-        command.told = read_notice(view.at("notice"));
+        command.message = read_notice(view.at("notice"));
     }
     return command;
 }
@@ -384,11 +384,11 @@ ExecutorState read_state(JsonView const& view) {
     state.floor_peak_bytes = read_bytes(view.at("floor_peak_bytes"));
     state.last_floor_peak_bytes = read_bytes(view.at("last_floor_peak_bytes"));
     state.in_backward = view.at("in_backward").boolean();
-    std::set<Pool> told;
+    std::set<Pool> pools;
     for (JsonView const& pool : view.at("told_full").items()) {
-        told.insert(read_pool(pool));
+        pools.insert(read_pool(pool));
     }
-    state.told_full.assign(told.begin(), told.end());
+    state.reported_full.assign(pools.begin(), pools.end());
     return state;
 }
 
@@ -414,7 +414,7 @@ std::string log_header(ExecutorOptions const& options, ExecutorState const& stat
             {"last_floor_peak_bytes", state.last_floor_peak_bytes},
             {"in_backward", state.in_backward},
             {"told_full", OrderedJson::array()}};
-        for (Pool const pool : state.told_full) {
+        for (Pool const pool : state.reported_full) {
             json["state"]["told_full"].push_back(name_of(pool));
         }
     }
@@ -451,10 +451,10 @@ std::string to_text(Command const& command) {
     if (command.optional) {
         json["optional"] = true;
     }
-    if (auto const* const refusal = std::get_if<Refusal>(&command.told)) {
+    if (auto const* const refusal = std::get_if<Refusal>(&command.message)) {
         json["refusal"] = to_json(*refusal);
     }
-    if (auto const* const notice = std::get_if<Notice>(&command.told)) {
+    if (auto const* const notice = std::get_if<Notice>(&command.message)) {
         json["notice"] = to_json(*notice);
     }
     return json_line(json);

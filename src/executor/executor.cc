@@ -5,12 +5,6 @@
 
 #include "base/assert.h"
 #include "base/ordering_rules.h"
-#include "executor/chooser.h"
-#include "executor/ledger.h"
-#include "executor/reply.h"
-#include "executor/room.h"
-#include "executor/transfers.h"
-#include "executor/value_table.h"
 
 #include <algorithm>
 #include <variant>
@@ -26,100 +20,17 @@ std::int64_t distance_by_age(ValueId id) {
 
 }  // namespace
 
-/// One method an event, building a flat reply. See Note [What the executor promises].
-class Executor::Impl {
-  public:
-    Impl(ExecutorOptions const& options, ExecutorState const& state);
-
-    std::vector<Command> answer(Event const& event);
-    [[nodiscard]] LedgerView ledger() const;
-    [[nodiscard]] std::optional<ExecutorState> state() const;
-    [[nodiscard]] std::int64_t granted_peak_bytes() const { return granted_peak_bytes_; }
-    [[nodiscard]] bool all_on_device() const { return ledger_.is_empty(); }
-    [[nodiscard]] bool may_report_later(std::int64_t used_bytes, Advice advice) const {
-        return room_.may_report_later(used_bytes, advice);
-    }
-
-    ExecutorOptions const options_;
-
-  private:
-    // One overload an event.
-    void take(Begin const& event);
-    void take(End const& event);
-    void take(PhaseBegan const& event);
-    void take(Point const& event);
-    void take(Saved const& event);
-    void take(Need const& event);
-    void take(AboutToWrite const& event);
-    void take(BackwardOrder const& event);
-    void take(Short const& event);
-    void take(PlanGiven const& event);
-    void take(Finished const& event) { transfers_.ended(event.command); }
-    void take(Failed const& event) { transfers_.failed(event); }
-    void take(Dropped const& event);
-
-    void see(Usage const& usage);
-    /// By how much the device would be over its limit with `more_bytes`.
-    [[nodiscard]] std::int64_t missing_bytes(std::int64_t more_bytes) const;
-
-    std::unique_ptr<Chooser> chooser_;
-    ValueTable values_;
-    Ledger ledger_;
-    Floor floor_;
-    Reply reply_;
-    Transfers transfers_;
-    Room room_;
-    std::int64_t held_before_bytes_ = 0;  ///< held when the last program event was answered
-    std::int64_t allowed_bytes_ = 0;      ///< the allocation that this reply lets happen
-    std::int64_t granted_peak_bytes_ = 0;
-    bool in_backward_ = false;
-    bool ordered_ = false;  ///< the engine told its order for this backward
-    bool plan_given_ = false;
-};
-
 Executor::Executor(ExecutorOptions const& options, ExecutorState const& state)
-    : impl_(std::make_unique<Impl>(options, state)) {}
-Executor::~Executor() = default;
-
-std::vector<Command> Executor::on(Event const& event) {
-    return impl_->answer(event);
-}
-
-LedgerView Executor::ledger() const {
-    return impl_->ledger();
-}
-
-std::int64_t Executor::granted_peak_bytes() const {
-    return impl_->granted_peak_bytes();
-}
-
-std::optional<ExecutorState> Executor::state() const {
-    return impl_->state();
-}
-
-bool Executor::all_on_device() const {
-    return impl_->all_on_device();
-}
-
-ExecutorOptions const& Executor::options() const {
-    return impl_->options_;
-}
-
-bool Executor::may_report_later(std::int64_t used_bytes, Advice advice) const {
-    return impl_->may_report_later(used_bytes, advice);
-}
-
-Executor::Impl::Impl(ExecutorOptions const& options, ExecutorState const& state)
     : options_(options),
       chooser_(make_chooser(options.chooser)),
-      ledger_(options, state.told_full),
+      ledger_(options, state.reported_full),
       floor_(state.floor_bytes, state.floor_peak_bytes, state.last_floor_peak_bytes),
       reply_(state.next_command),
       transfers_(values_, ledger_, reply_, state.next_block),
       room_(options_, values_, ledger_, floor_, transfers_, reply_),
       in_backward_(state.in_backward) {}
 
-std::optional<ExecutorState> Executor::Impl::state() const {
+std::optional<ExecutorState> Executor::state() const {
     bool const is_idle = transfers_.is_idle() && transfers_.copies_left_behind() == 0;
     if (values_.size() > 0 || !is_idle || plan_given_) {
         return std::nullopt;
@@ -131,10 +42,10 @@ std::optional<ExecutorState> Executor::Impl::state() const {
         .floor_peak_bytes = floor_.peak_bytes(),
         .last_floor_peak_bytes = floor_.last_peak_bytes(),
         .in_backward = in_backward_,
-        .told_full = ledger_.told_full()};
+        .reported_full = ledger_.reported_full()};
 }
 
-LedgerView Executor::Impl::ledger() const {
+LedgerView Executor::ledger() const {
     return {
         .held_bytes = values_.held_bytes(),
         .leaving_bytes = values_.droppable_bytes(),
@@ -142,7 +53,7 @@ LedgerView Executor::Impl::ledger() const {
         .live_values = values_.size() + transfers_.copies_left_behind()};
 }
 
-std::vector<Command> Executor::Impl::answer(Event const& event) {
+std::vector<Command> Executor::on(Event const& event) {
     allowed_bytes_ = 0;
     std::visit([this](auto const& e) { take(e); }, event);
     held_before_bytes_ = values_.held_bytes();
@@ -150,34 +61,34 @@ std::vector<Command> Executor::Impl::answer(Event const& event) {
     return reply_.take();
 }
 
-void Executor::Impl::see(Usage const& usage) {
+void Executor::see(Usage const& usage) {
     transfers_.see_used(usage.used_bytes);
     floor_.see(usage, values_.held_bytes(), held_before_bytes_);
 }
 
-std::int64_t Executor::Impl::missing_bytes(std::int64_t more_bytes) const {
+std::int64_t Executor::missing_bytes(std::int64_t more_bytes) const {
     return transfers_.used_bytes() + more_bytes - options_.device_bytes;
 }
 
-void Executor::Impl::take(Begin const&) {
+void Executor::take(Begin const&) {
     floor_.begin_step();
     ledger_.reopen();
 }
 
-void Executor::Impl::take(End const&) {}
+void Executor::take(End const&) {}
 
-void Executor::Impl::take(PhaseBegan const& event) {
+void Executor::take(PhaseBegan const& event) {
     see(event.usage);
     in_backward_ = event.phase == Phase::backward;
     ordered_ = false;
 }
 
-void Executor::Impl::take(PlanGiven const& event) {
+void Executor::take(PlanGiven const& event) {
     chooser_->take_plan(event.plan);
     plan_given_ = true;
 }
 
-void Executor::Impl::take(Saved const& event) {
+void Executor::take(Saved const& event) {
     in_backward_ = false;
     values_.add(
         event.value,
@@ -191,7 +102,7 @@ void Executor::Impl::take(Saved const& event) {
     room_.store_ahead();
 }
 
-void Executor::Impl::take(Point const& event) {
+void Executor::take(Point const& event) {
     see(event.usage);
     for (ValueId const id : event.unshared) {
         Value* const value = values_.find(id);
@@ -208,7 +119,7 @@ void Executor::Impl::take(Point const& event) {
     }
 }
 
-void Executor::Impl::take(Need const& event) {
+void Executor::take(Need const& event) {
     see(event.usage);
     in_backward_ = true;
     bool room_is_ample = true;
@@ -237,14 +148,14 @@ void Executor::Impl::take(Need const& event) {
     }
 }
 
-void Executor::Impl::take(AboutToWrite const& event) {
+void Executor::take(AboutToWrite const& event) {
     Value* const value = values_.find(event.value);
     if (value != nullptr) {
         transfers_.leave_copy_behind(event.value, *value);
     }
 }
 
-void Executor::Impl::take(BackwardOrder const& event) {
+void Executor::take(BackwardOrder const& event) {
     ordered_ = true;
     std::int64_t rank = kOrderedFirst;
     for (ValueId const id : event.values) {
@@ -258,7 +169,7 @@ void Executor::Impl::take(BackwardOrder const& event) {
     }
 }
 
-void Executor::Impl::take(Short const& event) {
+void Executor::take(Short const& event) {
     see(event.usage);
     floor_.will_rise(event.size_bytes);
     std::int64_t const missing = options_.device_bytes == 0
@@ -272,7 +183,7 @@ void Executor::Impl::take(Short const& event) {
     }
 }
 
-void Executor::Impl::take(Dropped const& event) {
+void Executor::take(Dropped const& event) {
     Value* const value = values_.find(event.value);
     if (value != nullptr) {
         transfers_.forget(event.value, *value);

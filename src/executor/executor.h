@@ -5,53 +5,24 @@
 // commands of a run are a function of its event log. No clock, no thread, no I/O.
 #pragma once
 
-#include "base/result.h"
 #include "executor/advice.h"
+#include "executor/chooser.h"
 #include "executor/command.h"
 #include "executor/event.h"
+#include "executor/executor_options.h"
+#include "executor/ledger.h"
+#include "executor/reply.h"
+#include "executor/room.h"
+#include "executor/transfers.h"
+#include "executor/value_table.h"
 
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 namespace spillway {
-
-enum class ChooserKind : std::uint8_t {
-    online,    ///< values leave when the budget asks, those needed last first; needs no plan
-    keep_all,  ///< moves nothing, ever
-    planned,   ///< reads the plan; what the plan does not know goes to `online`
-};
-
-[[nodiscard]] std::string_view name_of(ChooserKind kind);
-
-/// Budgets in bytes. A device limit of 0 is no limit; an away pool of 0 does not exist.
-struct ExecutorOptions {
-    ChooserKind chooser = ChooserKind::online;
-    std::int64_t device_bytes = 0;
-    std::int64_t host_bytes = 0;
-    std::int64_t nvme_bytes = 0;
-    std::int64_t nvme_value_bytes = 0;  ///< the largest value that may go to NVMe; 0: any may
-
-    bool operator==(ExecutorOptions const&) const = default;
-};
-
-/// All that an executor knows between steps, when no value lives and nothing is in flight: where a
-/// recording that does not begin with the session begins.
-struct ExecutorState {
-    std::int64_t next_command = 0;
-    std::int64_t next_block = 0;
-    std::int64_t floor_bytes = 0;            ///< device bytes that no chooser controls, now
-    std::int64_t floor_peak_bytes = 0;       ///< the highest in this step
-    std::int64_t last_floor_peak_bytes = 0;  ///< in the step before
-    bool in_backward = false;
-    std::vector<Pool> told_full;  ///< pools of which the user was told that they take no more
-
-    bool operator==(ExecutorState const&) const = default;
-};
 
 /// What the ledger says now, for reports and tests.
 struct LedgerView {
@@ -81,7 +52,7 @@ struct LedgerView {
 class Executor {
   public:
     explicit Executor(ExecutorOptions const& options, ExecutorState const& state = {});
-    ~Executor();
+    ~Executor() = default;
     Executor(Executor const&) = delete;
     Executor& operator=(Executor const&) = delete;
 
@@ -91,22 +62,55 @@ class Executor {
     [[nodiscard]] LedgerView ledger() const;
     /// The most device bytes that an answer granted: what the event told to be in use, less what
     /// the answer drops, more what it lets return or be allocated.
-    [[nodiscard]] std::int64_t granted_peak_bytes() const;
+    [[nodiscard]] std::int64_t granted_peak_bytes() const { return granted_peak_bytes_; }
     /// What a fresh executor needs to go on from here; nothing while a value lives, something is in
     /// flight, or a plan was given.
     [[nodiscard]] std::optional<ExecutorState> state() const;
     /// No value has a copy away, not even one under way.
-    [[nodiscard]] bool all_on_device() const;
+    [[nodiscard]] bool all_on_device() const { return ledger_.is_empty(); }
     /// A save of that advice after which the device holds `used_bytes` changes no answer: it may be
     /// told later, or never if it is dropped before. True while nothing is away, no store would
     /// start and no value waits to leave at once.
     [[nodiscard]] bool may_report_later(std::int64_t used_bytes, Advice advice = Advice::when_asked)
-        const;
-    [[nodiscard]] ExecutorOptions const& options() const;
+        const {
+        return room_.may_report_later(used_bytes, advice);
+    }
+    [[nodiscard]] ExecutorOptions const& options() const { return options_; }
 
   private:
-    class Impl;
-    std::unique_ptr<Impl> impl_;
+    // One overload an event.
+    void take(Begin const& event);
+    void take(End const& event);
+    void take(PhaseBegan const& event);
+    void take(Point const& event);
+    void take(Saved const& event);
+    void take(Need const& event);
+    void take(AboutToWrite const& event);
+    void take(BackwardOrder const& event);
+    void take(Short const& event);
+    void take(PlanGiven const& event);
+    void take(Finished const& event) { transfers_.ended(event.command); }
+    void take(Failed const& event) { transfers_.failed(event); }
+    void take(Dropped const& event);
+
+    void see(Usage const& usage);
+    /// By how much the device would be over its limit with `more_bytes`.
+    [[nodiscard]] std::int64_t missing_bytes(std::int64_t more_bytes) const;
+
+    ExecutorOptions const options_;
+    std::unique_ptr<Chooser> chooser_;
+    ValueTable values_;
+    Ledger ledger_;
+    Floor floor_;
+    Reply reply_;
+    Transfers transfers_;
+    Room room_;
+    std::int64_t held_before_bytes_ = 0;  ///< held when the last program event was answered
+    std::int64_t allowed_bytes_ = 0;      ///< the allocation that this reply lets happen
+    std::int64_t granted_peak_bytes_ = 0;
+    bool in_backward_ = false;
+    bool ordered_ = false;  ///< the engine told its order for this backward
+    bool plan_given_ = false;
 };
 
 }  // namespace spillway

@@ -8,7 +8,7 @@
 #include "base/assert.h"
 #include "base/place.h"
 #include "executor/event.h"
-#include "executor/executor.h"
+#include "executor/executor_options.h"
 
 #include <algorithm>
 #include <array>
@@ -23,13 +23,13 @@ namespace spillway {
 /// Room in the away pools. A grant is whole or not at all.
 class Ledger {
   public:
-    /// `told_full`: pools of which the user knows that they take no more.
-    explicit Ledger(ExecutorOptions const& options, std::vector<Pool> const& told_full = {})
+    /// `reported_full`: pools of which the user knows that they take no more.
+    explicit Ledger(ExecutorOptions const& options, std::vector<Pool> const& reported_full = {})
         : exists_{true, options.host_bytes > 0, options.nvme_bytes > 0},
           budget_bytes_{0, options.host_bytes, options.nvme_bytes},
           largest_bytes_{0, options.host_bytes, options.nvme_value_bytes},
           capacity_bytes_(budget_bytes_),
-          told_full_(told_full.begin(), told_full.end()) {}
+          reported_full_(reported_full.begin(), reported_full.end()) {}
 
     /// Grants `size_bytes` of `pool` for one value, or says no.
     [[nodiscard]] bool take(Pool pool, std::int64_t size_bytes) {
@@ -53,7 +53,7 @@ class Ledger {
     [[nodiscard]] bool close(Pool pool, std::string const& why) {
         capacity_bytes_[at(pool)] = used_bytes_[at(pool)];
         why_closed_.emplace(pool, why);
-        return told_full_.insert(pool).second;
+        return reported_full_.insert(pool).second;
     }
     /// All pools are tried again up to their budgets: what was full or failed may have mended.
     void reopen() {
@@ -65,8 +65,8 @@ class Ledger {
         auto const why = why_closed_.find(pool);
         return why == why_closed_.end() ? nullptr : &why->second;
     }
-    [[nodiscard]] std::vector<Pool> told_full() const {
-        return {told_full_.begin(), told_full_.end()};
+    [[nodiscard]] std::vector<Pool> reported_full() const {
+        return {reported_full_.begin(), reported_full_.end()};
     }
 
     [[nodiscard]] bool exists(Pool pool) const { return exists_[at(pool)]; }
@@ -84,7 +84,7 @@ class Ledger {
     std::array<std::int64_t, kPools> capacity_bytes_;
     std::array<std::int64_t, kPools> used_bytes_{};
     std::map<Pool, std::string> why_closed_;  ///< in this step
-    std::set<Pool> told_full_;
+    std::set<Pool> reported_full_;
 };
 
 /// The device's floor now and its highest point in this and the last step. The demand reserve is

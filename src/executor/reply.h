@@ -40,7 +40,9 @@ class Reply {
         return run.id;
     }
     void add_wait(CommandId fence) { add(CommandKind::wait, Lane::compute).after = {fence}; }
-    void add_note(Notice notice) { add(CommandKind::note, Lane::compute).told = std::move(notice); }
+    void add_note(Notice notice) {
+        add(CommandKind::note, Lane::compute).message = std::move(notice);
+    }
     /// The device room that was reserved for a value's return goes back.
     void add_device_release(ValueId value, std::int64_t size_bytes) {
         Command& release = add(CommandKind::release, Lane::compute, value);

@@ -193,7 +193,7 @@ void Room::refuse(Short const& event, std::int64_t freed_bytes) {
         refusal.held_bytes = values_.held_bytes();
         held = refusal.held_bytes > 0 ? values_.largest_held() : ValueId{};
     }
-    reply_.add(CommandKind::raise, Lane::compute, held).told = std::move(refusal);
+    reply_.add(CommandKind::raise, Lane::compute, held).message = std::move(refusal);
 }
 
 }  // namespace spillway

@@ -4,7 +4,7 @@
 // Which values leave the device and which come back: ahead of time, and when an allocation fails.
 #pragma once
 
-#include "executor/executor.h"
+#include "executor/executor_options.h"
 #include "executor/ledger.h"
 #include "executor/reply.h"
 #include "executor/transfers.h"

@@ -32,7 +32,7 @@ class RoomTest : public testing::Test {
     }
     Refusal refuse(std::int64_t size_bytes) {
         room_.refuse({.size_bytes = size_bytes, .usage = {.used_bytes = 8_MiB}}, 0);
-        return std::get<Refusal>(reply_.take().back().told);
+        return std::get<Refusal>(reply_.take().back().message);
     }
 
     ExecutorOptions options_{.device_bytes = 8_MiB, .host_bytes = 2_MiB};

@@ -337,7 +337,7 @@ std::int64_t Mover::wait_until(char const* who, std::function<bool()> const& con
         }
         if (waited() >= patience) {
             if (std::string const oldest = moves_.describe_oldest(); !oldest.empty()) {
-                say(fmt::format(
+                log_line(fmt::format(
                     "{} has waited {} s for {}", who, waited() / std::chrono::seconds(1), oldest
                 ));
             }

@@ -272,12 +272,12 @@ TEST_F(MoverTest, a_wait_past_its_limit_names_both_who_waits_and_for_what) {
     std::vector<CommandId> const fences{{7}};
     EXPECT_GT(mover_->wait(fences), 0);
     finisher.join();
-    std::string const said = testing::internal::GetCapturedStderr();
+    std::string const output = testing::internal::GetCapturedStderr();
     EXPECT_NE(
-        said.find("compute has waited 0 s for manual: a store of 10 B (command 7) has not ended; "
-                  "2 are under way"),
+        output.find("compute has waited 0 s for manual: a store of 10 B (command 7) has not ended; "
+                    "2 are under way"),
         std::string::npos
-    ) << said;
+    ) << output;
     tier_->finish(1);
 }
 

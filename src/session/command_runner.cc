@@ -88,7 +88,7 @@ Result<void> CommandRunner::run(Command const& command) {
         case CommandKind::raise:
             return refuse(command);
         case CommandKind::note:
-            log_once(words_of(std::get<Notice>(command.told)));
+            log_once(words_of(std::get<Notice>(command.message)));
             return {};
         case CommandKind::wait:
             break;
@@ -117,7 +117,7 @@ void CommandRunner::fail(Command const& command, Error const& error) {
 }
 
 Error CommandRunner::refuse(Command const& command) {
-    auto const& refusal = std::get<Refusal>(command.told);
+    auto const& refusal = std::get<Refusal>(command.message);
     std::string words = words_of(refusal, face_);
     if (command.value.valid()) {
         words += ", the largest is " + driver_.describe(command.value);

@@ -97,7 +97,7 @@ TEST(CommandRunner, a_raise_is_an_error_with_its_refusal_kept) {
     Parts parts;
     Script script;
     script.add(CommandKind::raise, Lane::compute, {}, Pool::device);
-    script.commands[0].told = Refusal{.asked_bytes = 5_MiB, .limit_bytes = 16_MiB};
+    script.commands[0].message = Refusal{.asked_bytes = 5_MiB, .limit_bytes = 16_MiB};
     Result<void> const outcome = parts.runner.run(script.commands);
     ASSERT_FALSE(outcome.ok());
     EXPECT_EQ(outcome.error().code, Errc::out_of_memory);

@@ -3,6 +3,8 @@
 
 #include "session/flight_recorder.h"
 
+#include "executor/executor.h"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -34,29 +36,29 @@ class Steps {
         if (std::optional<ExecutorState> state = executor_.state()) {
             recorder.may_begin_at(*state);
         }
-        tell(Begin{step_++});
-        tell(PhaseBegan{Phase::forward, {0, 0}});
+        handle(Begin{step_++});
+        handle(PhaseBegan{Phase::forward, {0, 0}});
         std::int64_t const first = next_;
         for (; next_ < first + 8; ++next_) {
             std::int64_t const used = std::min<std::int64_t>(next_ - first + 1, 4) * kSize;
             if (next_ - first >= 4) {
-                tell(Short{kSize, {4 * kSize, 4 * kSize}});
+                handle(Short{kSize, {4 * kSize, 4 * kSize}});
             }
-            tell(Saved{
+            handle(Saved{
                 {next_}, kSize, {"op", 0, static_cast<std::int32_t>(next_ - first)}, {used, used}});
-            tell(Point{{ValueId{next_}}, {used, used}});
+            handle(Point{{ValueId{next_}}, {used, used}});
         }
         for (std::int64_t value = first; value < next_; ++value) {
-            tell(Dropped{{value}});
+            handle(Dropped{{value}});
         }
     }
 
-    void tell(Event const& event) {
+    void handle(Event const& event) {
         std::vector<Command> const reply = executor_.on(event);
         recorder.add(event, reply);
         for (Command const& command : reply) {
             if (command.kind == CommandKind::store || command.kind == CommandKind::drop) {
-                tell(Finished{command.id});
+                handle(Finished{command.id});
             }
         }
     }

@@ -88,14 +88,14 @@ Result<void> Loop::open_log() {
 Usage Loop::usage() {
     sort_dropped();  // their bytes are free already
     std::int64_t const peak = accounting_.take_peak();
-    std::int64_t const untold = backlog_.size_bytes();
+    std::int64_t const unreported = backlog_.size_bytes();
     std::int64_t const allocated = device_->used_bytes();
     accounting_.uses(allocated);
-    std::int64_t const used = std::max<std::int64_t>(0, allocated - untold);
-    return {.used_bytes = used, .peak_bytes = std::max(used, peak - untold)};
+    std::int64_t const used = std::max<std::int64_t>(0, allocated - unreported);
+    return {.used_bytes = used, .peak_bytes = std::max(used, peak - unreported)};
 }
 
-void Loop::tell(Event const& event, std::vector<Command>& commands) {
+void Loop::handle(Event const& event, std::vector<Command>& commands) {
     std::vector<Command> reply = executor_.on(event);
     all_on_device_ = executor_.all_on_device();
     if (recorder_) {
@@ -120,7 +120,7 @@ void Loop::tell(Event const& event, std::vector<Command>& commands) {
 void Loop::take_queued(std::vector<Command>& commands) {
     sort_dropped();
     for (Event const& event : events_.take()) {
-        tell(event, commands);
+        handle(event, commands);
     }
 }
 
@@ -150,7 +150,7 @@ void Loop::report_backlog(std::vector<Command>& commands) {
     std::int64_t used = usage().used_bytes;
     for (Backlog::Save& save : backlog_.take()) {
         used += save.size_bytes;
-        tell(encodings_.event_of(std::move(save), {used, used}), commands);
+        handle(encodings_.event_of(std::move(save), {used, used}), commands);
     }
 }
 
@@ -197,7 +197,7 @@ void Loop::begin_step(std::int64_t step) {
                 recorder_->may_begin_at(std::move(*state));
             }
         }
-        tell(Begin{step}, commands);
+        handle(Begin{step}, commands);
     }
     carry_out(commands);
 }
@@ -212,7 +212,7 @@ void Loop::phase(Phase phase) {
         phase_ = phase;
         accounting_.begin_phase(step_, phase);
         take_queued(commands);
-        tell(PhaseBegan{phase, now}, commands);
+        handle(PhaseBegan{phase, now}, commands);
     }
     carry_out(commands);
 }
@@ -237,7 +237,7 @@ void Loop::take(Event const& event) {
     {
         MutexLock const lock(mutex_);
         commands = catch_up();
-        tell(event, commands);
+        handle(event, commands);
     }
     carry_out(commands);
 }
@@ -277,9 +277,9 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs cons
         MutexLock const lock(mutex_);
         report_backlog(commands);
         Usage const now = usage();
-        tell(encodings_.event_of({value, size_bytes, std::move(slot), as}, now), commands);
+        handle(encodings_.event_of({value, size_bytes, std::move(slot), as}, now), commands);
         if (!unshared.empty()) {
-            tell(Point{std::move(unshared), now}, commands);
+            handle(Point{std::move(unshared), now}, commands);
         }
     }
     carry_out(commands);
@@ -298,7 +298,7 @@ Result<void> Loop::need(ValueId value) {
         {
             MutexLock const lock(mutex_);
             commands = catch_up();
-            tell(Need{value, usage()}, commands);
+            handle(Need{value, usage()}, commands);
         }
         Result<void> outcome = execute(commands);
         if (outcome.ok()) {
@@ -368,13 +368,13 @@ Result<void> Loop::make_room_once(std::int64_t size_bytes) {
         report_backlog(commands);
         Usage const now = usage();
         if (!unshared.empty()) {
-            tell(Point{std::move(unshared), now}, commands);
+            handle(Point{std::move(unshared), now}, commands);
         }
         std::int64_t const room = options_.executor.device_bytes - now.used_bytes;
         bool const came_free = now.used_bytes < used_before;
         if (!came_free || room < size_bytes) {
             // It did not fit, so what is missing is at least a byte, however the device rounds.
-            tell(Short{std::max(size_bytes, room + 1), now}, commands);
+            handle(Short{std::max(size_bytes, room + 1), now}, commands);
         }
     }
     return execute(commands);

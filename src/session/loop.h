@@ -150,7 +150,7 @@ class Loop {
     void report_backlog(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] bool may_report_later(std::int64_t size_bytes, SavedAs const& as) const
         SPILLWAY_REQUIRES(mutex_);
-    void tell(Event const& event, std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
+    void handle(Event const& event, std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] std::optional<Error> refusal_of(ValueId value) const;
     [[nodiscard]] Result<void> make_own_room(std::int64_t size_bytes);
     [[nodiscard]] Result<void> make_room_once(std::int64_t size_bytes);

@@ -7,7 +7,6 @@
 #include "session/codec_rule.h"
 #include "spillway/limits.h"
 #include "spillway/option.h"
-#include "trace/tensor_class.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -57,15 +56,6 @@ std::string describe_policies(Face face, Markup markup) {
         all += all.empty() ? "" : "; ";
         all += policy.is_lossy ? "with " + named("`lossy`", face, markup) + ": " : "";
         all += fmt::format("{0}{1}{0} ({2})", mark, policy.name, policy.what);
-    }
-    return all;
-}
-
-std::string tensor_classes() {
-    std::string all;
-    for (std::size_t i = 0; i < kTensorClasses; ++i) {
-        all += i == 0 ? "" : ", ";
-        all += name_of(static_cast<TensorClass>(i));
     }
     return all;
 }
@@ -150,9 +140,6 @@ std::string describe(Option const& option, Face face, Markup markup) {
     std::string help = named(option.help, face, markup);
     if (option.type == OptionType::policy) {
         return help + ": " + describe_policies(face, markup);
-    }
-    if (option.type == OptionType::codecs) {
-        return help + "; classes are " + tensor_classes();
     }
     return help;
 }

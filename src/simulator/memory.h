@@ -9,7 +9,7 @@
 #include "base/place.h"
 #include "base/result.h"
 #include "executor/command.h"
-#include "executor/executor.h"
+#include "executor/executor_options.h"
 #include "simulator/lanes.h"
 #include "timeline/timeline.h"
 

@@ -281,16 +281,16 @@ void SimulatorRun::record(LogEntry entry) {
 
 void SimulatorRun::deliver() {
     while (mover_.has_queued() && memory_.verdict().ok()) {
-        tell(*mover_.take_queued());
+        handle(*mover_.take_queued());
     }
 }
 
 void SimulatorRun::ask(Event const& event) {
     deliver();
-    tell(event);
+    handle(event);
 }
 
-void SimulatorRun::tell(Event const& event) {
+void SimulatorRun::handle(Event const& event) {
     record(event);
     if (is_program_event(event)) {
         situation_.floor.highest_bytes =

@@ -63,7 +63,7 @@ class SimulatorRun {
     void record(LogEntry entry);
     void deliver();
     void ask(Event const& event);
-    void tell(Event const& event);
+    void handle(Event const& event);
 
     Trace const& trace_;
     SimulatorOptions const how_;

@@ -4,7 +4,7 @@
 // What is said of a value when it is saved: by the driver's rule, and by the plan.
 #pragma once
 
-#include "executor/executor.h"
+#include "executor/executor_options.h"
 #include "plan/plan.h"
 #include "simulator/simulator.h"
 

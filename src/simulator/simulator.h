@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "executor/advice.h"
 #include "executor/event_log.h"
-#include "executor/executor.h"
+#include "executor/executor_options.h"
 #include "machine/machine.h"
 #include "plan/plan.h"
 #include "timeline/timeline.h"

@@ -13,7 +13,7 @@
 namespace spillway {
 
 /// Device bytes that no chooser controls.
-struct Floor {
+struct SimulatedFloor {
     std::int64_t now_bytes = 0;
     std::int64_t highest_bytes = 0;       ///< in this step, as the executor was told
     std::int64_t last_highest_bytes = 0;  ///< in the step before
@@ -26,7 +26,7 @@ struct Floor {
 };
 
 struct Situation {
-    Floor floor;
+    SimulatedFloor floor;
     ValueId needed{};  ///< answered now, or the last that was
     bool answering_need = false;
     bool making_room = false;  ///< a need or short is answered now

@@ -87,7 +87,7 @@ void VirtualMover::execute_now(Command const& command) {
             drop(command);
             return;
         case CommandKind::raise:
-            refuse(words_of(std::get<Refusal>(command.told), Face::program));
+            refuse(words_of(std::get<Refusal>(command.message), Face::program));
             return;
         case CommandKind::run:
             run_work(command);

@@ -7,7 +7,6 @@
 
 #include "executor/command.h"
 #include "executor/event.h"
-#include "executor/executor.h"
 #include "machine/machine.h"
 #include "simulator/lanes.h"
 #include "simulator/memory.h"

@@ -163,8 +163,8 @@ void FaultyTier::enter(Operation operation) {
         operation.faults = faults_at(operation.way, number);
         if (Fault const* const hold = find(operation.faults, Fault::Kind::hold)) {
             std::int64_t const now = operations_[0] + operations_[1];
-            bool const until_told = hold->later_operations < 0;
-            operation.start_at = until_told ? Fault::kForever : now + hold->later_operations;
+            bool const until_released = hold->later_operations < 0;
+            operation.start_at = until_released ? Fault::kForever : now + hold->later_operations;
             held_.push_back(std::move(operation));
             is_held = true;
         }

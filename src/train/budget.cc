@@ -6,7 +6,9 @@
 namespace spillway::train {
 
 void Budget::own(
-    std::vector<at::Tensor> const& /*tensors*/, std::vector<OwnedKind> const& /*kinds*/
+    std::vector<at::Tensor> const& /*tensors*/,
+    std::vector<std::string> const& /*names*/,
+    std::vector<OwnedKind> const& /*kinds*/
 ) {}
 
 void Budget::phase(Phase /*phase*/, std::int64_t /*step*/) {}

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace spillway::train {
@@ -40,8 +41,13 @@ class Budget {
     /// Throws  BadValue: what the user typed and cannot be
     virtual void open() {}
 
-    /// Tensors that are not activations and stay where they are.
-    virtual void own(std::vector<at::Tensor> const& tensors, std::vector<OwnedKind> const& kinds);
+    /// Tensors that are not activations and stay where they are, with names and kinds in the same
+    /// order. By the names of parameters a report tells modules apart.
+    virtual void own(
+        std::vector<at::Tensor> const& tensors,
+        std::vector<std::string> const& names,
+        std::vector<OwnedKind> const& kinds
+    );
 
     virtual void phase(Phase phase, std::int64_t step);
 

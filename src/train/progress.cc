@@ -74,7 +74,7 @@ void Progress::show(StepNews const& news) {
     }
 }
 
-void Progress::say(std::string const& line) {
+void Progress::print(std::string const& line) {
     end_line();
     std::fprintf(stderr, "spillway: %s\n", line.c_str());
 }

@@ -38,7 +38,7 @@ class Progress {
 
     void show(StepNews const& news);
     /// A line of its own, kept.
-    void say(std::string const& line);
+    void print(std::string const& line);
     /// The line on the terminal, if there is one, is kept; what comes next starts a new one.
     void end_line();
 

@@ -82,7 +82,7 @@ class Run {
         bool const has_places =
             !options_.session.nvme.empty() || options_.session.host_budget_bytes > 0;
         if (options_.session.device_budget_bytes == 0 && has_places) {
-            progress_.say(
+            progress_.print(
                 "without --device-budget nothing is moved; --nvme and --host-budget are not used"
             );
         }
@@ -121,7 +121,7 @@ class Run {
         }
         if (step_ < options_.steps) {
             results_.error = "interrupted after step " + std::to_string(step_);
-            progress_.say(results_.error + saved_words());
+            progress_.print(results_.error + saved_words());
             return kInterrupted;
         }
         results_.ok = true;
@@ -146,7 +146,7 @@ class Run {
         }
         results_.first_step = step_;
         if (step_ >= options_.steps) {
-            progress_.say(
+            progress_.print(
                 "nothing to do: " + options_.resume + " is at step " + std::to_string(step_) +
                 " of --steps " + std::to_string(options_.steps)
             );
@@ -166,7 +166,7 @@ class Run {
         for (std::string const& change : changed) {
             line += "; " + change;
         }
-        progress_.say(line);
+        progress_.print(line);
     }
 
     void one_step() {
@@ -276,7 +276,7 @@ class Run {
     int fail(int code, std::string const& error) {
         note_outcome();
         results_.error = error;
-        progress_.say(error);
+        progress_.print(error);
         return code;
     }
 
@@ -303,7 +303,7 @@ class Run {
         try {
             write_text_file(options_.json, text_of(results_));
         } catch (FileError const& failure) {
-            progress_.say(std::string{"--json: "} + failure.what());
+            progress_.print(std::string{"--json: "} + failure.what());
             return code == kDone ? kFailed : code;
         }
         return code;

@@ -13,6 +13,8 @@
 #include "train/settings.h"
 
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace spillway::train {
 
@@ -45,6 +47,7 @@ class SessionBudget : public Budget {
         asked.whole_process = true;
         asked.rounding_seed = options_.seed;
         asked.face = Face::program;
+        asked.keep_timeline = true;  // and in which module each tensor was saved, for the report
         try {
             session_ = Session::open(asked);
         } catch (BadOption const& bad) {
@@ -56,9 +59,13 @@ class SessionBudget : public Budget {
         }
     }
 
-    void own(std::vector<at::Tensor> const& tensors, std::vector<OwnedKind> const& kinds) override {
+    void own(
+        std::vector<at::Tensor> const& tensors,
+        std::vector<std::string> const& names,
+        std::vector<OwnedKind> const& kinds
+    ) override {
         if (session_) {
-            session_->own(tensors, {}, kinds);
+            session_->own(tensors, names, kinds);
         }
     }
 

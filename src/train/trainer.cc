@@ -15,6 +15,7 @@
 #include <chrono>
 #include <mutex>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -157,18 +158,25 @@ void Trainer::enter(Phase phase, std::int64_t step) {
 
 // Gradients are made anew each step and autograd never saves them, so they are not among these.
 void Trainer::own_all() {
-    std::vector<at::Tensor> tensors = model_->parameters();
-    std::vector<OwnedKind> kinds(tensors.size(), OwnedKind::parameter);
-    for (at::Tensor const& buffer : model_->buffers()) {
-        tensors.push_back(buffer);
-        kinds.push_back(OwnedKind::buffer);
+    std::vector<at::Tensor> tensors;
+    std::vector<std::string> names;
+    std::vector<OwnedKind> kinds;
+    auto const add = [&](at::Tensor const& tensor, std::string const& name, OwnedKind kind) {
+        tensors.push_back(tensor);
+        names.push_back(name);
+        kinds.push_back(kind);
+    };
+    for (auto const& parameter : model_->named_parameters()) {
+        add(parameter.value(), parameter.key(), OwnedKind::parameter);
+    }
+    for (auto const& buffer : model_->named_buffers()) {
+        add(buffer.value(), buffer.key(), OwnedKind::buffer);
     }
     for (Moments const& moments : moments_of(*model_, *optimizer_)) {
-        tensors.push_back(moments.average);
-        tensors.push_back(moments.average_of_squares);
-        kinds.insert(kinds.end(), 2, OwnedKind::optimizer_state);
+        add(moments.average, "optimizer state exp_avg", OwnedKind::optimizer_state);
+        add(moments.average_of_squares, "optimizer state exp_avg_sq", OwnedKind::optimizer_state);
     }
-    budget_.own(tensors, kinds);
+    budget_.own(tensors, names, kinds);
 }
 
 }  // namespace spillway::train

@@ -77,7 +77,7 @@ class Run:
         self._bodies = 0
         self._looked = {name for step in program.steps if step.op == "look" for name in step.outs}
 
-    def say(self, *event: object) -> None:
+    def record(self, *event: object) -> None:
         """Each thread tells on its own, so that the order is the program's."""
         self._events.setdefault(threading.get_ident(), []).append(event)
 
@@ -93,7 +93,7 @@ class Run:
             self._cut(*self._env.values(), *(value for _, ref in self._alive if (value := ref()) is not None))
             self._env.clear()
         collect()
-        self.say("alive", [name for name, ref in self._alive if ref() is not None])
+        self.record("alive", [name for name, ref in self._alive if ref() is not None])
         return self._events.pop(threading.get_ident())
 
     def _run(self) -> None:
@@ -116,7 +116,7 @@ class Run:
         if step.op == "loss":  # of what there is
             step = dataclasses.replace(step, args=[name for name in step.args if name in self._env])
         if any(name not in self._env for name in step.args):
-            self.say(index, "skipped")
+            self.record(index, "skipped")
             return
         try:
             with torch.no_grad() if "under_no_grad" in step.attrs else contextlib.nullcontext():
@@ -124,7 +124,7 @@ class Run:
         except Exception as raised:
             if observe.is_out_of_memory(raised):
                 raise Refused(str(raised)) from None
-            self.say(index, *observe.error(raised))
+            self.record(index, *observe.error(raised))
             return
         for name, result in zip(step.outs, results, strict=False):
             if result is not None:
@@ -144,9 +144,9 @@ class Run:
 
     def _look_at(self, name: int, value: Tensor) -> None:
         if name in self._looked:  # under any hooks another variable: without the `.grad` or the base that it may have
-            self.say("value", name, *observe.tensor(value.detach()))
+            self.record("value", name, *observe.tensor(value.detach()))
         else:
-            self.say("value", name, *observe.tensor(value), *observe.gradient(value))
+            self.record("value", name, *observe.tensor(value), *observe.gradient(value))
 
     def _do(self, step: Step, env: Env) -> list[Tensor | None]:
         special = getattr(self, "_do_" + step.op, None)
@@ -163,7 +163,7 @@ class Run:
                     if name in env and name not in step.args and name not in made}
 
         def body(*args: Tensor) -> tuple[Tensor, ...]:
-            self.say("body", step.attrs["name"])
+            self.record("body", step.attrs["name"])
             self._bodies += 1
             if self._bodies > 200:
                 raise RuntimeError("the bodies of this program run without end")
@@ -213,8 +213,8 @@ class Run:
                 time.sleep(0.0001)
         for _, error, events in ends:
             if error is not None:
-                self.say("thread failed", *observe.error(error))
-            self.say("thread", events)
+                self.record("thread failed", *observe.error(error))
+            self.record("thread", events)
         errors = [error for _, error, _ in ends if error is not None]
         errors.sort(key=lambda error: not observe.is_out_of_memory(error))  # that one is no difference
         result = ends[-1][0]
@@ -278,14 +278,14 @@ class Run:
 
         def grad(root: Tensor) -> None:
             found = torch.autograd.grad(root.sum(), inputs, retain_graph=True, allow_unused=True)
-            self.say(*(observe.tensor(value) for value in found))
+            self.record(*(observe.tensor(value) for value in found))
 
         self._in_thread(*(lambda root=root: grad(root) for root in roots))
 
     def _record_gradients(self) -> None:
         for leaf in self._leaves:
             if leaf.requires_grad:
-                self.say("grad", leaf.name, *observe.tensor(self._env[leaf.name].grad, is_gradient=True))
+                self.record("grad", leaf.name, *observe.tensor(self._env[leaf.name].grad, is_gradient=True))
 
     def _do_retain_grad(self, step: Step, env: Env) -> None:
         env[step.args[0]].retain_grad()
@@ -296,7 +296,7 @@ class Run:
         for name in dir(node):
             if name.startswith("_saved_"):
                 value = getattr(node, name)
-                self.say(name, observe.tensor(value) if isinstance(value, Tensor) else str(type(value)))
+                self.record(name, observe.tensor(value) if isinstance(value, Tensor) else str(type(value)))
 
     def _do_look(self, step: Step, env: Env) -> list[Tensor]:
         """One of the tensors that the node of a result has saved, held as long as the program uses it."""
@@ -318,9 +318,9 @@ class Run:
         elif kind == "turn":
             value.data = value.data.flip(0).transpose(0, -1)
         elif kind == "storage":
-            self.say("storage", value.untyped_storage().nbytes())
+            self.record("storage", value.untyped_storage().nbytes())
         else:
-            self.say("touch", *observe.tensor(value.detach()))
+            self.record("touch", *observe.tensor(value.detach()))
 
     def _do_fork(self, step: Step, env: Env) -> None:
         """As a loader's worker: it computes, gives up what it inherited, and ends."""
@@ -336,22 +336,22 @@ class Run:
                 status = 0
             finally:
                 os._exit(status)
-        self.say("fork", os.waitpid(child, 0)[1])
+        self.record("fork", os.waitpid(child, 0)[1])
 
     def _do_hook(self, step: Step, env: Env) -> None:
         value, kind, name = env[step.args[0]], step.attrs["kind"], step.args[0]
 
         def hook(grad: Tensor) -> Tensor | None:
-            self.say("hook", name, kind, *observe.tensor(grad))
+            self.record("hook", name, kind, *observe.tensor(grad))
             if kind == "raise":
                 raise RuntimeError("this hook refuses")
             return grad * 0.5 if kind == "half" else None
 
         def after(leaf: Tensor) -> None:
-            self.say("accumulated", name, *observe.tensor(leaf.grad, is_gradient=True))
+            self.record("accumulated", name, *observe.tensor(leaf.grad, is_gradient=True))
 
         def at_node(*grads: tuple[Tensor | None, ...]) -> None:
-            self.say("node", name, *(observe.tensor(grad) for group in grads for grad in group))
+            self.record("node", name, *(observe.tensor(grad) for group in grads for grad in group))
 
         if kind == "accumulated":
             value.register_post_accumulate_grad_hook(after)

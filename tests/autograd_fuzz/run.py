@@ -60,17 +60,17 @@ class Worker:
     def take(self, total: Tally) -> bool:
         """False when it has ended, one way or another."""
         try:
-            said = self.connection.recv()
+            message = self.connection.recv()
         except EOFError:
             self.process.join()
             total.failed[self.at] = f"the process ended with {self.process.exitcode}"
             return False
         self.heard = time.monotonic()
-        if isinstance(said, Tally):
-            add(total, said)
-        elif said is not None:
-            self.at = said
-        return said is not None
+        if isinstance(message, Tally):
+            add(total, message)
+        elif message is not None:
+            self.at = message
+        return message is not None
 
 
     def end_hung(self, total: Tally) -> None:
@@ -100,7 +100,7 @@ def run_all(first: int, seeds: int, jobs: int, scratch: str, coded_share: float)
     end = first + seeds
     pending = [(start, min(start + SHARE, end)) for start in range(first, end, SHARE)]
     workers: list[Worker] = []
-    told = time.monotonic()
+    reported = time.monotonic()
     while workers or pending:
         while pending and len(workers) < jobs:
             workers.append(Worker(*pending.pop(0), scratch, coded_share))
@@ -115,8 +115,8 @@ def run_all(first: int, seeds: int, jobs: int, scratch: str, coded_share: float)
             workers.remove(worker)
             if worker.at in total.failed and worker.at + 1 < worker.end and worker.process.exitcode != 0:
                 pending.insert(0, (worker.at + 1, worker.end))
-        if time.monotonic() - told > 10:
-            told = time.monotonic()
+        if time.monotonic() - reported > 10:
+            reported = time.monotonic()
             print(f"{total.programs} of {seeds} programs, {total.refused} refused, "
                   f"{total.moved_bytes >> 20} MiB moved, failed: {sorted(total.failed)}", flush=True)
     return total

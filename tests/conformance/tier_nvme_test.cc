@@ -111,9 +111,9 @@ TEST(NvmeTierTest, a_bad_folder_is_named_in_one_line_and_never_created) {
         Result<std::unique_ptr<Tier>> const tier = open_nvme_tier({.folder = folder});
         ASSERT_FALSE(tier.ok());
         EXPECT_EQ(tier.error().code, Errc::bad_argument);
-        std::string const said = tier.error().message();
-        EXPECT_NE(said.find("'" + folder + "'"), std::string::npos) << said;
-        EXPECT_EQ(said.find('\n'), std::string::npos);
+        std::string const message = tier.error().message();
+        EXPECT_NE(message.find("'" + folder + "'"), std::string::npos) << message;
+        EXPECT_EQ(message.find('\n'), std::string::npos);
     }
     EXPECT_FALSE(std::filesystem::exists(absent));
     std::filesystem::remove(file);

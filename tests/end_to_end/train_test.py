@@ -86,6 +86,8 @@ class Budget(InFolder):
             self.assertEqual(capped["losses"], plain["losses"])
             self.assertLessEqual(capped["allocator_peak_bytes"], 40 << 20)
             self.assertGreater(capped["report"]["stored_bytes"], 0)
+            modules = [row["module"] for row in capped["report"]["device_peak_saved_by_module"]]
+            self.assertTrue(any(module.startswith("h.") for module in modules), modules)
 
     def test_keep_all_fails_with_results_that_say_what_was_asked(self):
         before = self.contents()

@@ -156,10 +156,11 @@ TEST(Devices, where_memory_cannot_be_pinned_copies_go_from_pageable_memory) {
         expect_to_train(session);
         EXPECT_GT(session->report().stored_bytes, 0);
     }
-    std::string const said = testing::internal::GetCapturedStderr();
+    std::string const output = testing::internal::GetCapturedStderr();
     static bool is_first = true;  // it is said once a process
-    bool const is_said = said.find("host memory is not pinned, so copies are") != std::string::npos;
-    EXPECT_EQ(is_said, std::exchange(is_first, false)) << said;
+    bool const is_reported =
+        output.find("host memory is not pinned, so copies are") != std::string::npos;
+    EXPECT_EQ(is_reported, std::exchange(is_first, false)) << output;
     late::set_limit(-1, 0);
 }
 

@@ -242,15 +242,15 @@ int fail_in_mid_step(std::shared_ptr<TorchSession> session, When when) {
         x.reset();
         late::wait_until_freed();  // what failed stays failed for all that it had begun
     }
-    std::string const said = testing::internal::GetCapturedStderr();
-    int const times = count_of("late:0 has failed: late: " + why, said);
-    EXPECT_LE(times, 1) << said;
+    std::string const output = testing::internal::GetCapturedStderr();
+    int const times = count_of("late:0 has failed: late: " + why, output);
+    EXPECT_LE(times, 1) << output;
     return times;
 }
 
 TEST(FailedDevices, a_device_that_fails_in_mid_step_ends_no_session_and_no_thread) {
     expect_steps_like_plain(open_on_host(small_options()), 88, 1);  // torch's threads are there
-    int times_said = 0;
+    int reports = 0;
     for (bool const staged : {false, true}) {
         for (When const when : {When::in_forward, When::before_backward, When::in_backward}) {
             SCOPED_TRACE(
@@ -258,14 +258,14 @@ TEST(FailedDevices, a_device_that_fails_in_mid_step_ends_no_session_and_no_threa
             );
             auto tier = std::make_unique<FaultyTier>(std::make_unique<MemoryTier>(values(1024)));
             tier->set_delay_ms(1);
-            times_said += fail_in_mid_step(
+            reports += fail_in_mid_step(
                 staged ? open_staged(small_options(), std::move(tier), true)
                        : open_on_host(small_options(), values(1024), true),
                 when
             );
         }
     }
-    EXPECT_GE(times_said, 1);
+    EXPECT_GE(reports, 1);
     expect_steps_like_plain(open_on_host(small_options()), 88, 1);
 }
 

@@ -32,9 +32,13 @@ class Watched final : public train::Budget {
         }
     }
 
-    void own(Tensors const& tensors, std::vector<OwnedKind> const& kinds) override {
+    void own(
+        Tensors const& tensors,
+        std::vector<std::string> const& names,
+        std::vector<OwnedKind> const& kinds
+    ) override {
         if (session_ != nullptr) {
-            session_->own(tensors, {}, kinds);
+            session_->own(tensors, names, kinds);
         }
     }
     void phase(Phase phase, std::int64_t step) override {

@@ -341,17 +341,17 @@ class Update(same_bits.Case):
         self.assertEqual(_update._coming_state_bytes(Mine([first])), 0, "nobody knows")
 
     def test_a_step_whose_session_goes_with_it_says_nothing(self):
-        class Told:  # as a session is
+        class Holder:  # as a session is
             def _update_ends(self) -> None:
                 raise AssertionError("it is gone")
 
         unraised = []
         hook, sys.unraisablehook = sys.unraisablehook, unraised.append
         self.addCleanup(setattr, sys, "unraisablehook", hook)
-        told, arguments = Told(), _update._Arguments(())
-        arguments.untold = weakref.WeakSet([told])
-        told.arguments, arguments.told = arguments, told  # collected at once
-        del told, arguments
+        held, arguments = Holder(), _update._Arguments(())
+        arguments.waiting = weakref.WeakSet([held])
+        held.arguments, arguments.held = arguments, held  # collected at once
+        del held, arguments
         gc.collect()
         self.assertEqual(unraised, [])
 

@@ -30,8 +30,8 @@ MODULES = ("in_place", "not_counted", "handed_out", "graph", "order", "hooks", "
            "transforms", "regions", "modes", "threads", "training")
 
 Column = dict[str, Outcome]
-Tell = Callable[..., None]
-Work = Callable[[Tell], None]  # of a child, which tells lines
+Emit = Callable[..., None]
+Work = Callable[[Emit], None]  # of a child, which tells lines
 
 
 def cases() -> list[Case]:
@@ -49,7 +49,7 @@ def column(kind: type[System], todo: list[Case], folder: str, log: pathlib.Path)
     version = ""
     while len(done) < len(todo):
         rest = [each for each in todo if each.name not in done]
-        lines, ending = _in_a_process(lambda tell, rest=rest: _cases(kind, rest, expected, folder, tell), log)
+        lines, ending = _in_a_process(lambda emit, rest=rest: _cases(kind, rest, expected, folder, emit), log)
         started = ""
         for line in lines:
             if "absent" in line:
@@ -114,18 +114,18 @@ def _child(work: Work, log: pathlib.Path, out: IO[str]) -> int:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     torch.set_num_threads(1)  # remakes the pool that a fork breaks, before autograd's threads ask for it
 
-    def tell(**fields: Any) -> None:
+    def emit(**fields: Any) -> None:
         out.write(json.dumps(fields) + "\n")
         out.flush()
     try:
-        work(tell)
+        work(emit)
         return 0
     except ImportError as missing:
-        tell(absent=f"not here: {missing}")
+        emit(absent=f"not here: {missing}")
         return 0
     except Exception as fault:  # noqa: BLE001 - of the suite or of an adapter: no system's outcome
         print(traceback.format_exc(limit=-4), file=sys.stderr, flush=True)
-        tell(fault=judge.first_line(fault))
+        emit(fault=judge.first_line(fault))
         return 1
 
 
@@ -139,44 +139,44 @@ def references(kind: type[System], todo: list[Case], folder: str,
     device = systems.device_name(kind)
     known = _references.setdefault(device, {})
     while missing := [each for each in todo if each.name not in known]:
-        lines, ending = _in_a_process(lambda tell, rest=missing: _plain(kind, rest, folder, tell), log)
+        lines, ending = _in_a_process(lambda emit, rest=missing: _plain(kind, rest, folder, emit), log)
         if lines and "absent" in lines[0]:
             return lines[0]["absent"]
         faults = {line["name"]: line["fault"] for line in lines if "fault" in line}
-        told = {line["name"]: Reference(**line["reference"]) for line in lines if "reference" in line}
+        found = {line["name"]: Reference(**line["reference"]) for line in lines if "reference" in line}
         if ending.kind:
-            died = next(each.name for each in missing if each.name not in told | faults)
+            died = next(each.name for each in missing if each.name not in found | faults)
             faults[died] = f"plain autograd: {ending.kind}, {ending.why}"
         if faults and device == "cpu":
             raise RuntimeError("\n".join(faults.values()))
-        known |= told | {name: Reference(None, "", missing=f"on this device: {why}") for name, why in faults.items()}
+        known |= found | {name: Reference(None, "", missing=f"on this device: {why}") for name, why in faults.items()}
     return known
 
 
-def _plain(kind: type[System], todo: list[Case], folder: str, tell: Tell) -> None:
+def _plain(kind: type[System], todo: list[Case], folder: str, emit: Emit) -> None:
     plain = System(systems.device_of(kind), folder)
     for each in todo:
         try:
-            tell(name=each.name, reference=vars(judge.reference(each, plain)))
+            emit(name=each.name, reference=vars(judge.reference(each, plain)))
         except Exception as fault:  # noqa: BLE001 - all of them are told
-            tell(name=each.name, fault=judge.first_line(fault))
+            emit(name=each.name, fault=judge.first_line(fault))
 
 
 def _cases(kind: type[System], todo: list[Case], expected: dict[str, Reference], folder: str,
-           tell: Callable[..., None]) -> None:
+           emit: Callable[..., None]) -> None:
     system = kind(systems.device_of(kind), folder)
-    tell(version=system.version())
+    emit(version=system.version())
     gc.collect()
     gc.freeze()
     for each in todo:
-        tell(name=each.name)
+        emit(name=each.name)
         start = time.process_time()
         outcome = judge.judged(each, system, expected[each.name])
         system.end(outcome.kind in (PASS, NONE))
         gc.collect()
         seconds = time.process_time() - start
         print(f"{seconds:.3f} {each.name}: {outcome.kind} {outcome.why}", file=sys.stderr, flush=True)
-        tell(name=each.name, outcome=(outcome.kind, outcome.why))
+        emit(name=each.name, outcome=(outcome.kind, outcome.why))
 
 
 @functools.cache

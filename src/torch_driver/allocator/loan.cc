@@ -24,7 +24,7 @@ void Loan::begin(std::shared_ptr<NestedBudget> const& lender) {
     if (this->lender() != nullptr) {
         return;
     }
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     lender_ = lender;
     lent_of_ = lender->device();
     if (CpuDevice const* const device = host()) {
@@ -39,7 +39,7 @@ void Loan::begin(std::shared_ptr<NestedBudget> const& lender) {
 std::shared_ptr<NestedBudget> Loan::lender() {
     std::shared_ptr<NestedBudget> lender;  // goes after the lock
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         lender = lender_.lock();
         if (lender != nullptr && lender->caps()) {
             return lender;
@@ -51,7 +51,7 @@ std::shared_ptr<NestedBudget> Loan::lender() {
 
 void Loan::end() {
     std::shared_ptr<Device> of;  // goes after the lock
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     of = std::exchange(lent_of_, nullptr);
     if (of == nullptr) {
         return;
@@ -69,7 +69,7 @@ std::int64_t Loan::missing_bytes(std::int64_t size_bytes) {
     std::int64_t const more = borrower_->rounded(size_bytes);
     std::int64_t const limit = borrower_->limit_bytes();
     std::int64_t const used = borrower_->used_bytes();
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (lent_of_ == nullptr) {
         return 0;
     }
@@ -98,7 +98,7 @@ std::string Loan::refusal(std::int64_t size_bytes) {
 
 bool Loan::extend(std::int64_t size_bytes, bool last_resort) {
     bool const had_one = [this] {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         return lent_of_ != nullptr;
     }();
     std::shared_ptr<NestedBudget> const from = lender();
@@ -124,7 +124,7 @@ bool Loan::extend_host(NestedBudget& lender, std::int64_t size_bytes) {
             return false;
         }
     }
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (lent_of_ == nullptr) {  // it ended meanwhile: nothing of the lender's bounds any more
         dynamic_cast<CpuDevice&>(*lender.device()).take_back(granted);
         return true;
@@ -135,7 +135,7 @@ bool Loan::extend_host(NestedBudget& lender, std::int64_t size_bytes) {
 }
 
 std::int64_t Loan::trim() {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     auto* const of = dynamic_cast<CpuDevice*>(lent_of_.get());
     if (of == nullptr) {
         return 0;

@@ -5,12 +5,12 @@
 // (nested_budget.h has the lender's).
 #pragma once
 
+#include "base/mutex.h"
 #include "memory/cpu_device.h"
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
@@ -59,11 +59,12 @@ class Loan {
 
     std::shared_ptr<Device> const borrower_;
     std::atomic<int> asking_ = 0;
-    std::mutex mutex_;  ///< guards what follows
-    std::weak_ptr<NestedBudget> lender_;
-    std::shared_ptr<Device> lent_of_;  ///< the lender's device; null: there is no loan
-    std::int64_t own_bytes_ = 0;       ///< in use when the loan began
-    std::int64_t lent_bytes_ = 0;
+    Mutex mutex_;
+    std::weak_ptr<NestedBudget> lender_ SPILLWAY_GUARDED_BY(mutex_);
+    /// The lender's device; null: there is no loan.
+    std::shared_ptr<Device> lent_of_ SPILLWAY_GUARDED_BY(mutex_);
+    std::int64_t own_bytes_ SPILLWAY_GUARDED_BY(mutex_) = 0;  ///< in use when the loan began
+    std::int64_t lent_bytes_ SPILLWAY_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace spillway

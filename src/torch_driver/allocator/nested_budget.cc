@@ -30,9 +30,12 @@ void NestedBudget::nest(
 }
 
 void NestedBudget::add_borrower(std::shared_ptr<NestedBudget> const& inner) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     std::erase_if(borrowers_, [&](auto const& borrower) {
-        return borrower.expired() || borrower.lock() == inner;
+        // By its owner: a pointer taken here could be the last one, and end a session under the
+        // mutex.
+        bool const is_inner = !borrower.owner_before(inner) && !inner.owner_before(borrower);
+        return borrower.expired() || is_inner;
     });
     borrowers_.push_back(inner);
 }
@@ -50,7 +53,7 @@ bool NestedBudget::lend(std::int64_t bytes, bool make_room) {
 
 std::vector<std::shared_ptr<NestedBudget>> NestedBudget::borrowers() {
     std::vector<std::shared_ptr<NestedBudget>> living;
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     for (auto const& weak : borrowers_) {
         if (std::shared_ptr<NestedBudget> borrower = weak.lock()) {
             living.push_back(std::move(borrower));

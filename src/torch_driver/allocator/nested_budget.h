@@ -5,13 +5,13 @@
 // session inside allocates counts here and there, so that both budgets hold.
 #pragma once
 
+#include "base/mutex.h"
 #include "memory/device.h"
 #include "torch_driver/allocator/loan.h"
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -79,8 +79,8 @@ class NestedBudget {
     BudgetOwner& owner_;
     Loan loan_;                                 ///< of the budget around this one
     std::atomic<bool> asks_borrowers_ = false;  ///< to let values go, as the last resort
-    std::mutex mutex_;
-    std::vector<std::weak_ptr<NestedBudget>> borrowers_;  ///< the mutex guards it
+    Mutex mutex_;
+    std::vector<std::weak_ptr<NestedBudget>> borrowers_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway

@@ -51,10 +51,10 @@ class WatchedTensor final : public c10::TensorImpl {
     )
         : TensorImpl(std::move(storage), keys, dtype), of_(std::move(of)) {}
 
-    ~WatchedTensor() override { tell(); }
+    ~WatchedTensor() override { report(); }
 
     void release_resources() override {
-        tell();
+        report();
         TensorImpl::release_resources();
     }
 
@@ -85,7 +85,7 @@ class WatchedTensor final : public c10::TensorImpl {
                c10::DispatchKeySet{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative};
     }
 
-    void tell() {
+    void report() {
         std::shared_ptr<HandedOut> const of = std::exchange(of_, nullptr);
         if (of != nullptr && has_storage() && !is_as_at_first()) {
             of->changed(at::Tensor(like<TensorImpl>(*this)), round_);
@@ -173,7 +173,7 @@ at::Tensor HandedOut::again(bool is_wrapped, at::Tensor const& python) {
     WeakTensor last{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
     at::Tensor changed;
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         last = last_;
         changed = changed_;
     }
@@ -192,14 +192,14 @@ void HandedOut::began(c10::intrusive_ptr<c10::TensorImpl> const& watched) {
     at::Tensor const tensor(watched);
     guard_from_stealing(tensor);
     WeakTensor last(tensor.getIntrusivePtr());  // the one before goes after the lock
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     static_cast<WatchedTensor&>(*watched).begin(round_);
     std::swap(last_, last);
 }
 
 void HandedOut::changed(at::Tensor as_it_is, std::uint64_t round) {
     at::Tensor before;  // goes after the lock
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (round == round_) {
         before = std::exchange(changed_, std::move(as_it_is));
     }
@@ -207,7 +207,7 @@ void HandedOut::changed(at::Tensor as_it_is, std::uint64_t round) {
 
 at::Tensor HandedOut::forget() {
     WeakTensor last{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     ++round_;
     std::swap(last_, last);
     return std::exchange(changed_, at::Tensor());

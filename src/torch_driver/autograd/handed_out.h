@@ -6,12 +6,13 @@
 // to it (`x.data = y`, `resize_`, `set_`) is there again at the next unpack; here, too.
 #pragma once
 
+#include "base/mutex.h"
+
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 namespace spillway {
@@ -56,10 +57,11 @@ class HandedOut : public std::enable_shared_from_this<HandedOut> {
     void changed(at::Tensor as_it_is, std::uint64_t round);
 
     WeakTensor const saved_;
-    std::mutex mutex_;
-    WeakTensor last_{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
-    at::Tensor changed_;
-    std::uint64_t round_ = 0;  ///< how often it forgot
+    Mutex mutex_;
+    WeakTensor last_ SPILLWAY_GUARDED_BY(mutex_
+    ){c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+    at::Tensor changed_ SPILLWAY_GUARDED_BY(mutex_);
+    std::uint64_t round_ SPILLWAY_GUARDED_BY(mutex_) = 0;  ///< how often it forgot
 };
 
 /// What made `tensor`; null where none did, or where it is not watched any more.

@@ -45,7 +45,7 @@ std::string why(Save const& save) {
     return "";
 }
 
-std::string told(Save const& save, std::map<ValueId, History> const& histories) {
+std::string describe(Save const& save, std::map<ValueId, History> const& histories) {
     auto const at = save.value.valid() ? histories.find(save.value) : histories.end();
     if (at == histories.end()) {
         return why(save);
@@ -107,11 +107,10 @@ std::string table_of(std::vector<Row> const& rows) {
 }  // namespace
 
 void SaveLog::begin_pass() {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     saves_.clear();
 }
 
-/// Called with the mutex held. Null where it is empty.
 std::string const* SaveLog::kept(std::string_view name) {
     if (name.empty()) {
         return nullptr;
@@ -121,7 +120,7 @@ std::string const* SaveLog::kept(std::string_view name) {
 }
 
 void SaveLog::add(Save save, RunningOperators const& by) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     save.outer = kept(by.outer);
     save.inner = kept(by.inner);
     if (saves_.size() == kMostSaves) {
@@ -132,7 +131,7 @@ void SaveLog::add(Save save, RunningOperators const& by) {
 
 std::string SaveLog::explain(std::string const& module, std::map<ValueId, History> const& histories)
     const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     std::vector<std::string> const all = places_of(saves_);
     std::vector<std::string> const roles = roles_of(saves_);
     std::set<ValueId> counted;
@@ -154,7 +153,7 @@ std::string SaveLog::explain(std::string const& module, std::map<ValueId, Histor
             {all[i].empty() ? "(model)" : all[i],
              roles[i],
              format_size(save.size_bytes),
-             is_again ? "saved before, once in memory" : told(save, histories)}
+             is_again ? "saved before, once in memory" : describe(save, histories)}
         );
     }
     if (rows.empty()) {
@@ -166,7 +165,7 @@ std::string SaveLog::explain(std::string const& module, std::map<ValueId, Histor
 }
 
 std::unordered_map<ValueId, std::string> SaveLog::modules() const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     std::vector<std::string> const places = places_of(saves_);
     std::unordered_map<ValueId, std::string> modules;
     for (std::size_t i = 0; i < saves_.size(); ++i) {

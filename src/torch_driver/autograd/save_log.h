@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "session/history.h"
 #include "torch_driver/autograd/operator_name.h"
 #include "torch_driver/autograd/saves.h"
@@ -13,7 +14,6 @@
 #include <atomic>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -45,13 +45,14 @@ class SaveLog {
     [[nodiscard]] std::unordered_map<ValueId, std::string> modules() const;
 
   private:
-    [[nodiscard]] std::string const* kept(std::string_view name);
+    /// Null where it is empty.
+    [[nodiscard]] std::string const* kept(std::string_view name) SPILLWAY_REQUIRES(mutex_);
 
     std::atomic<bool> is_kept_ = false;
-    mutable std::mutex mutex_;
-    // The mutex guards these.
-    std::vector<Save> saves_;
-    std::set<std::string, std::less<>> operators_;  ///< names that saves refer to
+    mutable Mutex mutex_;
+    std::vector<Save> saves_ SPILLWAY_GUARDED_BY(mutex_);
+    /// Names that saves refer to.
+    std::set<std::string, std::less<>> operators_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway

@@ -34,11 +34,12 @@ SavedTensors::SavedTensors(
     : blocks_(blocks),
       owned_(owned),
       eligibility_(blocks, owned, min_value_bytes),
-      state_([this](SavedValue const& entry) { return is_unshared(entry); }) {}
+      state_([this](SavedValue const& entry)
+                 SPILLWAY_REQUIRES(mutex_) { return is_unshared(entry); }) {}
 
 void SavedTensors::begin_pass() {
     log_.begin_pass();
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     state_.slots.begin_pass();
 }
 
@@ -56,7 +57,7 @@ SavedTensors::Filed SavedTensors::file(SavedHook& hook, at::Tensor const& tensor
     SaverClass const saver = classifies_ ? class_of_save(hook, tensor) : SaverClass{};
     Filed filed = Filed::fresh;
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         auto* const known = state_.values.in(storage);
         if (known != nullptr && known->second.version == hook.saved_version_) {
             SavedValue& entry = known->second;
@@ -71,7 +72,6 @@ SavedTensors::Filed SavedTensors::file(SavedHook& hook, at::Tensor const& tensor
     return filed;
 }
 
-/// Called with the mutex held.
 void SavedTensors::add_hook(SavedHook& hook, std::pair<ValueId const, SavedValue>& filed) const {
     filed.second.hooks.push_back(&hook);
     filed.second.add_stream(blocks_.device().current_stream());
@@ -79,7 +79,6 @@ void SavedTensors::add_hook(SavedHook& hook, std::pair<ValueId const, SavedValue
     hook.filed_ = &filed.second;
 }
 
-/// Called with the mutex held.
 SavedTensors::Fresh SavedTensors::add_value(
     SavedHook& hook, at::Tensor const& tensor, SaverClass const& saver
 ) {
@@ -147,7 +146,7 @@ void SavedTensors::log_kept_whole(SavedHook const& hook, at::Tensor const& tenso
 std::vector<std::pair<std::string, SaverClass>> SavedTensors::classes() const {
     std::map<ValueId, SaverClass> ordered;
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         for (auto const& [value, entry] : state_.values) {
             ordered.emplace(value, entry.saver);
         }
@@ -159,7 +158,6 @@ std::vector<std::pair<std::string, SaverClass>> SavedTensors::classes() const {
     return all;
 }
 
-/// Called with the mutex held.
 void SavedTensors::unbind(ValueId value, SavedValue& entry) {
     state_.values.unbind(value);
     state_.unshared.is_in_use(value, entry);
@@ -167,7 +165,7 @@ void SavedTensors::unbind(ValueId value, SavedValue& entry) {
 
 std::vector<std::pair<ValueId, std::int64_t>> SavedTensors::on_device() const {
     std::vector<std::pair<ValueId, std::int64_t>> all;
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     all.reserve(state_.values.size());
     for (auto const& [value, entry] : state_.values) {
         if (entry.storage != nullptr) {
@@ -178,7 +176,7 @@ std::vector<std::pair<ValueId, std::int64_t>> SavedTensors::on_device() const {
 }
 
 void SavedTensors::see_what_could_leave() {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     state_.unshared.see_all();
 }
 
@@ -187,7 +185,7 @@ void SavedTensors::forget(SavedHook& hook) noexcept {
     at::Tensor last;  // goes after the lock: freeing runs foreign code
     bool ended = false;
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         SavedValue& entry = *hook.filed_;
         entry.hooks.erase(std::find(entry.hooks.begin(), entry.hooks.end(), &hook));
         last = std::move(hook.kept_);
@@ -206,20 +204,19 @@ void SavedTensors::forget(SavedHook& hook) noexcept {
 }
 
 void SavedTensors::list_passed(SavedHook& hook) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     hook.passed_at_ = state_.passed.size();
     state_.passed.push_back(&hook);
 }
 
 void SavedTensors::forget_passed(SavedHook& hook) noexcept {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedHook* const last = state_.passed.back();
     state_.passed[hook.passed_at_] = last;
     last->passed_at_ = hook.passed_at_;
     state_.passed.pop_back();
 }
 
-/// Called with the mutex held.
 std::vector<SavedHook*> SavedTensors::hooks_of(
     c10::TensorImpl const* saved, HandedOut const* but_for
 ) const {
@@ -238,7 +235,7 @@ std::vector<SavedHook*> SavedTensors::hooks_of(
 }
 
 bool SavedTensors::has_saved(c10::TensorImpl const* saved, HandedOut const* by) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return !hooks_of(saved, by).empty();
 }
 
@@ -248,7 +245,7 @@ void SavedTensors::data_was_replaced(
     at::Tensor const& now,
     std::vector<at::Tensor>& ended
 ) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     for (SavedHook* const hook : hooks_of(saved, by)) {
         // What was saved may be back.
         bool const is_saved =
@@ -263,7 +260,7 @@ void SavedTensors::data_was_replaced(
 }
 
 bool SavedTensors::pin(ValueId value, SavedHook const* hook) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue* const entry = state_.values.find(value);
     if (entry == nullptr || !entry->has(hook)) {
         return false;
@@ -274,7 +271,7 @@ bool SavedTensors::pin(ValueId value, SavedHook const* hook) {
 
 void SavedTensors::unpin(ValueId value) noexcept {
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         SavedValue& entry = *state_.values.find(value);
         if (--entry.pins > 0 || !entry.hooks.empty()) {
             return;
@@ -285,13 +282,13 @@ void SavedTensors::unpin(ValueId value) noexcept {
 }
 
 bool SavedTensors::has(ValueId value, SavedHook const* hook) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue const* const entry = state_.values.find(value);
     return entry != nullptr && entry->has(hook);
 }
 
 at::Tensor SavedTensors::tensor_of(ValueId value, SavedHook const* hook, bool is_of_torch) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue const* const entry = state_.values.find(value);
     if (entry == nullptr || !entry->has(hook) || !hook->kept_.defined()) {
         return {};
@@ -300,17 +297,16 @@ at::Tensor SavedTensors::tensor_of(ValueId value, SavedHook const* hook, bool is
 }
 
 at::Tensor SavedTensors::shape_of(SavedHook const& hook) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return hook.kept_.defined() ? hook.kept_
                                 : without_bytes(*hook.geometry_, blocks_.place().device);
 }
 
 bool SavedTensors::is_view_of(SavedHook const& hook, at::Tensor const& tensor) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return is_view_of_saved(hook, tensor);
 }
 
-/// Called with the mutex held.
 bool SavedTensors::is_view_of_saved(SavedHook const& hook, at::Tensor const& tensor) const {
     return hook.kept_.defined() ? has_geometry_of(tensor, hook.kept_)
                                 : has_geometry(tensor, *hook.geometry_);
@@ -321,7 +317,7 @@ bool SavedTensors::has_own_block(SavedValue const& entry) const {
     return entry.storage->nbytes() == entry.storage_bytes && blocks_.is_block_of(*entry.storage);
 }
 
-/// Only our aliases refer to the storage. Called with the mutex held, of a value on the device.
+/// Only our aliases refer to the storage. Of a value on the device.
 bool SavedTensors::is_unshared(SavedValue const& entry) const {
     return !entry.hooks.empty() &&
            references_but_an_idle_wrapper(*entry.storage) == entry.hooks.size() &&
@@ -329,12 +325,12 @@ bool SavedTensors::is_unshared(SavedValue const& entry) const {
 }
 
 std::vector<ValueId> SavedTensors::newly_unshared(std::size_t at_most) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return state_.unshared.newly_unshared(at_most);
 }
 
 void SavedTensors::handed_out(ValueId value, at::Tensor const& tensor) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     if (SavedValue* const entry = state_.values.find(value); entry != nullptr) {
         state_.unshared.is_in_use(value, *entry);
         entry->add_stream(blocks_.device().current_stream());
@@ -344,7 +340,7 @@ void SavedTensors::handed_out(ValueId value, at::Tensor const& tensor) {
 }
 
 void SavedTensors::used_now(ValueId value) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue* const entry = state_.values.find(value);
     if (entry == nullptr) {
         return;
@@ -361,7 +357,7 @@ std::vector<ValueId> SavedTensors::in_order(
 ) const {
     std::vector<std::pair<std::size_t, ValueId>> ranked;
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         ranked = state_.values.ranked(rank_of_node);
     }
     std::sort(ranked.begin(), ranked.end());
@@ -374,7 +370,7 @@ std::vector<ValueId> SavedTensors::in_order(
 }
 
 HeldBytes SavedTensors::bytes_of(ValueId value) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue const* const entry = state_.values.find(value);
     if (entry == nullptr || entry->storage == nullptr || entry->hooks.empty()) {
         return {};
@@ -399,7 +395,7 @@ HeldBytes SavedTensors::bytes_of(ValueId value) {
 }
 
 StreamId SavedTensors::stream_of(ValueId value) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue const* const entry = state_.values.find(value);
     if (entry == nullptr || !keeps(OrderingRule::target_belongs_to_its_stream)) {
         return blocks_.device().current_stream();
@@ -411,7 +407,7 @@ void SavedTensors::drop(ValueId value) {
     std::vector<at::Tensor> going;  // freed after the lock
     c10::Storage storage;
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         SavedValue* const entry = state_.values.find(value);
         if (entry == nullptr || entry->hooks.empty()) {
             return;
@@ -431,7 +427,7 @@ void SavedTensors::drop(ValueId value) {
 
 void SavedTensors::bind(ValueId value, void* memory) {
     c10::DataPtr data;  // freed after the lock, where the last hook died meanwhile
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue* const entry = state_.values.find(value);
     if (entry == nullptr || entry->hooks.empty()) {
         StreamId const own = blocks_.device().stream_of(memory);
@@ -451,7 +447,7 @@ void SavedTensors::bind(ValueId value, void* memory) {
 }
 
 std::string SavedTensors::describe(ValueId value) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     SavedValue const* const entry = state_.values.find(value);
     if (entry == nullptr || entry->hooks.empty()) {
         return "a saved tensor";

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "session/driver.h"
 #include "torch_driver/allocator/device_blocks.h"
 #include "torch_driver/allocator/storage_wrapper.h"
@@ -26,7 +27,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -106,8 +106,10 @@ class SavedTensors final : public Driver {
     [[nodiscard]] bool has(ValueId value, SavedHook const* hook) const;
 
     /// The loop knows the hook's value: it can be asked for.
-    static void told(SavedHook const& hook) { hook.filed_->told = true; }
-    [[nodiscard]] static bool is_reported(SavedHook const& hook) { return hook.filed_->told; }
+    static void mark_reported(SavedHook const& hook) { hook.filed_->is_reported = true; }
+    [[nodiscard]] static bool is_reported(SavedHook const& hook) {
+        return hook.filed_->is_reported;
+    }
 
     /// What ended only for want of Python's lock ends now.
     void let_wrappers_end() { wrapped_->clear(); }
@@ -126,8 +128,8 @@ class SavedTensors final : public Driver {
     /// Values that are on the device, with their bytes as the device rounds.
     [[nodiscard]] std::vector<std::pair<ValueId, std::int64_t>> on_device() const;
 
-    /// As UnsharedTracker has them.
-    [[nodiscard]] std::int64_t could_leave_bytes() const {
+    /// As UnsharedTracker has them, which is atomic there.
+    [[nodiscard]] std::int64_t could_leave_bytes() const SPILLWAY_LOCKS_UNCHECKED {
         return state_.unshared.could_leave_bytes();
     }
     void see_what_could_leave();
@@ -153,7 +155,6 @@ class SavedTensors final : public Driver {
     [[nodiscard]] std::string describe(ValueId value) const override;
 
   private:
-    /// All that the mutex guards here.
     struct State {
         explicit State(std::function<bool(SavedValue const&)> is_unshared)
             : unshared(values, std::move(is_unshared)) {}
@@ -165,18 +166,19 @@ class SavedTensors final : public Driver {
     };
 
     [[nodiscard]] SaverClass class_of_save(SavedHook const& hook, at::Tensor const& tensor) const;
-    void add_hook(SavedHook& hook, std::pair<ValueId const, SavedValue>& filed) const;
+    void add_hook(SavedHook& hook, std::pair<ValueId const, SavedValue>& filed) const
+        SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] Fresh add_value(
         SavedHook& hook, at::Tensor const& tensor, SaverClass const& saver
-    );
+    ) SPILLWAY_REQUIRES(mutex_);
     void log_save(SavedHook const& hook, at::Tensor const& tensor, Stay stay);
     [[nodiscard]] std::vector<SavedHook*> hooks_of(
         c10::TensorImpl const* saved, HandedOut const* but_for
-    ) const;
+    ) const SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] bool is_view_of_saved(SavedHook const& hook, at::Tensor const& tensor) const;
     [[nodiscard]] bool has_own_block(SavedValue const& entry) const;
-    [[nodiscard]] bool is_unshared(SavedValue const& entry) const;
-    void unbind(ValueId value, SavedValue& entry);
+    [[nodiscard]] bool is_unshared(SavedValue const& entry) const SPILLWAY_REQUIRES(mutex_);
+    void unbind(ValueId value, SavedValue& entry) SPILLWAY_REQUIRES(mutex_);
 
     DeviceBlocks const& blocks_;
     OwnedStorages const& owned_;
@@ -186,8 +188,8 @@ class SavedTensors final : public Driver {
     bool classifies_ = false;
     SaveLog log_;
 
-    mutable std::mutex mutex_;
-    State state_;
+    mutable Mutex mutex_;
+    State state_ SPILLWAY_GUARDED_BY(mutex_);
     ReplacedDataWatch const watch_{*this};  ///< goes before all that it asks
 };
 

@@ -31,12 +31,12 @@ struct SavedValue {
     std::int64_t size_bytes = 0;    ///< as the device rounded
     /// That may use the bytes: first the one that they were allocated on, then those that saved.
     c10::SmallVector<StreamId, 2> streams;
-    StreamId home;                   ///< the stream that its first block was allocated on
-    StreamId user;                   ///< the stream that saved it first, and will ask for it
-    int pins = 0;                    ///< it outlives its last hook while there is one
-    std::atomic<bool> told = false;  ///< the loop knows it
-    bool could_leave = false;        ///< UnsharedTracker: it was unshared when that looked last
-    SaverClass saver;                ///< what all savers agree on, where classes are told
+    StreamId home;                          ///< the stream that its first block was allocated on
+    StreamId user;                          ///< the stream that saved it first, and will ask for it
+    int pins = 0;                           ///< it outlives its last hook while there is one
+    std::atomic<bool> is_reported = false;  ///< the loop knows it
+    bool could_leave = false;  ///< UnsharedTracker: it was unshared when that looked last
+    SaverClass saver;          ///< what all savers agree on, where classes are told
 
     void add_stream(StreamId stream);
     [[nodiscard]] bool has(SavedHook const* hook) const;

@@ -168,7 +168,7 @@ SaverClass class_of(SavedNow const& saved, IsParameter is_parameter) {
     return {class_by_operator(saved, is_parameter), dtype};
 }
 
-Dtype element_of(c10::ScalarType dtype) {
+Dtype codec_dtype_of(c10::ScalarType dtype) {
     switch (dtype) {
         case c10::ScalarType::Float:
             return Dtype::f32;

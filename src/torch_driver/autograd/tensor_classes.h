@@ -50,7 +50,7 @@ struct SavedNow {
     SavedNow const& saved, c10::function_ref<bool(c10::StorageImpl const&)> is_parameter
 );
 
-/// As what a codec sees elements of that type: `u8` where as bytes.
-[[nodiscard]] Dtype element_of(c10::ScalarType dtype);
+/// What a codec takes elements of that type for: `u8` where it sees bytes alone.
+[[nodiscard]] Dtype codec_dtype_of(c10::ScalarType dtype);
 
 }  // namespace spillway

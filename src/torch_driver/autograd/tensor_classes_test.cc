@@ -326,11 +326,11 @@ TEST(TensorClasses, unwatched_operators_are_unknown) {
 }
 
 TEST(TensorClasses, elements) {
-    EXPECT_EQ(element_of(at::kFloat), Dtype::f32);
-    EXPECT_EQ(element_of(at::kBFloat16), Dtype::bf16);
-    EXPECT_EQ(element_of(at::kHalf), Dtype::f16);
-    EXPECT_EQ(element_of(at::kDouble), Dtype::u8);
-    EXPECT_EQ(element_of(at::kLong), Dtype::u8);
+    EXPECT_EQ(codec_dtype_of(at::kFloat), Dtype::f32);
+    EXPECT_EQ(codec_dtype_of(at::kBFloat16), Dtype::bf16);
+    EXPECT_EQ(codec_dtype_of(at::kHalf), Dtype::f16);
+    EXPECT_EQ(codec_dtype_of(at::kDouble), Dtype::u8);
+    EXPECT_EQ(codec_dtype_of(at::kLong), Dtype::u8);
 }
 
 }  // namespace

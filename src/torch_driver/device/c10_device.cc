@@ -46,8 +46,8 @@ std::int64_t current(c10::CachingDeviceAllocator::StatArray const& stat) {
 
 /// Sessions of one device hear of each other's blocks: addresses come again.
 struct C10Device::Siblings {
-    mutable std::mutex guard;
-    std::vector<C10Device*> devices;
+    mutable Mutex guard;
+    std::vector<C10Device*> devices SPILLWAY_GUARDED_BY(guard);
 
     static Siblings& get() {
         static auto* const siblings = new Siblings;  // leaked: graphs may outlive main()
@@ -63,13 +63,13 @@ C10Device::C10Device(c10::Device where, c10::DeviceAllocator& allocator, std::in
       copy_in_(guard_.getStreamFromGlobalPool(where, true)),
       limit_bytes_(limit_bytes) {
     Siblings& siblings = Siblings::get();
-    std::lock_guard const lock(siblings.guard);
+    MutexLock const lock(siblings.guard);
     siblings.devices.push_back(this);
 }
 
 C10Device::~C10Device() {
     Siblings& siblings = Siblings::get();
-    std::lock_guard const lock(siblings.guard);
+    MutexLock const lock(siblings.guard);
     std::erase(siblings.devices, this);
 }
 
@@ -106,7 +106,7 @@ void* C10Device::try_on(std::int64_t size_bytes, StreamId on, c10::function_ref<
     void* block = nullptr;
     Block const given{rounded(size_bytes), on};
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         std::int64_t const used = used_bytes() + given.size_bytes;
         std::int64_t const limit = limit_bytes();
         if (limit > 0 && used > limit) {
@@ -120,17 +120,16 @@ void* C10Device::try_on(std::int64_t size_bytes, StreamId on, c10::function_ref<
         note_given(block, given, used);
     }
     Siblings const& siblings = Siblings::get();
-    std::lock_guard const lock(siblings.guard);
+    MutexLock const lock(siblings.guard);
     for (C10Device* const other : siblings.devices) {
         if (other != this && other->where_ == where_) {
-            std::lock_guard const its_lock(other->mutex_);
+            MutexLock const its_lock(other->mutex_);
             other->note_given(block, given, 0);
         }
     }
     return block;
 }
 
-/// Called with the mutex held.
 void C10Device::note_given(void const* block, Block const& given, std::int64_t used_bytes_then) {
     blocks_[block] = given;
     std::int64_t const now = std::max(used_bytes_then, used_bytes());  // a pool may give more
@@ -175,7 +174,7 @@ std::int64_t C10Device::rounded(std::int64_t size_bytes) const {
 }
 
 std::int64_t C10Device::size_of(void const* block) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return blocks_.at(block).size_bytes;
 }
 
@@ -185,7 +184,7 @@ std::int64_t C10Device::used_bytes() const {
 
 DeviceUsage C10Device::usage() const {
     c10::CachingDeviceAllocator::DeviceStats const now = allocator_.getDeviceStats(where_.index());
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return {
         .used_bytes = current(now.allocated_bytes),
         .peak_bytes = all_peak_bytes_,
@@ -207,7 +206,7 @@ std::int64_t C10Device::other_bytes() const {
 }
 
 std::int64_t C10Device::take_peak() {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return std::max(std::exchange(peak_bytes_, 0), used_bytes());
 }
 
@@ -225,7 +224,7 @@ StreamId C10Device::current_stream() const {
 }
 
 StreamId C10Device::stream_of(void const* block) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     auto const at = blocks_.find(block);
     return at == blocks_.end() ? StreamId{} : at->second.stream;
 }

@@ -5,6 +5,7 @@
 // DeviceAllocator), through c10's device-agnostic streams and events.
 #pragma once
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "memory/device.h"
 #include "memory/host_memory.h"
@@ -19,7 +20,6 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
@@ -112,7 +112,8 @@ class C10Device : public Device {
     [[nodiscard]] static StreamId id_of(c10::Stream const& stream) { return {stream.id()}; }
     void has_failed(std::exception const& failure) const;
     void wait_instead(c10::function_ref<void()> synchronize) const;
-    void note_given(void const* block, Block const& given, std::int64_t used_bytes_then);
+    void note_given(void const* block, Block const& given, std::int64_t used_bytes_then)
+        SPILLWAY_REQUIRES(mutex_);
     void* try_on(std::int64_t size_bytes, StreamId stream, c10::function_ref<void*()> allocate);
 
     c10::Device const where_;
@@ -123,11 +124,11 @@ class C10Device : public Device {
     std::atomic<std::int64_t> limit_bytes_;
     std::atomic<std::int64_t> bound_bytes_ = kUnbound;
 
-    mutable std::mutex mutex_;  ///< of what follows, and from the question for room to its answer
+    mutable Mutex mutex_;  ///< also from the question for room to its answer
     /// Last given at an address. Torch tells nobody of a block's end; addresses come again.
-    std::unordered_map<void const*, Block> blocks_;
-    std::int64_t peak_bytes_ = 0;  ///< since `take_peak`
-    std::int64_t all_peak_bytes_ = 0;
+    std::unordered_map<void const*, Block> blocks_ SPILLWAY_GUARDED_BY(mutex_);
+    std::int64_t peak_bytes_ SPILLWAY_GUARDED_BY(mutex_) = 0;  ///< since `take_peak`
+    std::int64_t all_peak_bytes_ SPILLWAY_GUARDED_BY(mutex_) = 0;
 };
 
 /// The device that `name` names ("cuda", "cuda:1"), under `limit_bytes` (0: none), with torch's

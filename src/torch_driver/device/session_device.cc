@@ -4,7 +4,7 @@
 #include "torch_driver/device/session_device.h"
 
 #include "base/units.h"
-#include "executor/executor.h"
+#include "executor/executor_options.h"
 #include "memory/cpu_device.h"
 #include "spillway/limits.h"
 #include "tier/host_tier.h"

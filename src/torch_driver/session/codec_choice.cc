@@ -22,7 +22,7 @@ void CodecChoice::backward_needs() {
 }
 
 SavedAs CodecChoice::of(SavedTensors::Fresh const& fresh, Phase phase, std::int64_t step) {
-    Dtype const dtype = element_of(fresh.saver.dtype);
+    Dtype const dtype = codec_dtype_of(fresh.saver.dtype);
     if (fresh.storage_bytes % size_of(dtype) != 0) {
         return {};
     }

@@ -26,6 +26,17 @@ bool is_planned(SessionOptions const& options) {
     return options.policy == name_of(ChooserKind::planned);
 }
 
+/// As codecs_of; what is planned is never encoded.
+std::optional<CodecTable> checked_codecs(SessionOptions const& options) {
+    if (!is_planned(options)) {
+        return codecs_of(options);
+    }
+    SessionOptions others = options;
+    others.policy = SessionOptions().policy;
+    check_or_throw(others);
+    return std::nullopt;
+}
+
 LoopOptions loop_options_of(
     SessionOptions const& options, Device const& device, Tier const* host, Tier const* nvme
 ) {
@@ -84,8 +95,7 @@ std::shared_ptr<TorchSession> open_session_on(
     // Looks for Python here: where there is none, the C library keeps an error for the thread that
     // looked, and threads of devices never end.
     (void)holds_python_lock();
-    std::optional<CodecTable> const codecs =
-        is_planned(options) ? std::nullopt : codecs_of(options);
+    std::optional<CodecTable> const codecs = checked_codecs(options);
     LoopOptions loop = loop_options_of(options, *device.device, host.get(), nvme.get());
     if (codecs) {
         check_codecs(options, *codecs, device);

@@ -22,12 +22,6 @@ namespace {
 constexpr std::int64_t kStagingShare = 8;
 constexpr std::int64_t kMostStagingBytes = 256_MiB;
 
-void check(SessionOptions const& options) {
-    if (std::optional<OptionFault> const wrong = check_options(options)) {
-        throw BadOption(wrong->option, wrong->why);
-    }
-}
-
 std::string named(SessionOptions const& options) {
     return options.codecs.empty() ? "" : "'" + options.codecs + "' ";
 }
@@ -66,6 +60,12 @@ void refuse_lossy(SessionOptions const& options, std::string const& why) {
 
 }  // namespace
 
+void check_or_throw(SessionOptions const& options) {
+    if (std::optional<OptionFault> const wrong = check_options(options)) {
+        throw BadOption(wrong->option, wrong->why);
+    }
+}
+
 Policy const& policy_of(SessionOptions const& options) {
     Policy const* const policy = find_policy(options.policy);
     TORCH_INTERNAL_ASSERT(policy != nullptr, "options are checked before they are used");
@@ -93,7 +93,7 @@ NonFinite non_finite_of(SessionOptions const& options) {
 }
 
 std::optional<CodecTable> codecs_of(SessionOptions const& options) {
-    check(options);
+    check_or_throw(options);
     Policy const& policy = policy_of(options);
     if (!policy.moves) {
         refuse_lossy(options, "policy " + options.policy + " moves nothing");

@@ -4,7 +4,7 @@
 // What a session's options say of codecs: which rule its saves follow, and memory for coded bytes.
 #pragma once
 
-#include "executor/executor.h"
+#include "executor/executor_options.h"
 #include "memory/host_memory.h"
 #include "policy/catalog.h"
 #include "session/codec_rule.h"
@@ -16,6 +16,9 @@
 #include <optional>
 
 namespace spillway {
+
+/// Throws  BadOption: what check_options finds
+void check_or_throw(SessionOptions const& options);
 
 /// The codecs that `options` ask for; none where nothing is encoded, and then no save is looked at.
 ///

@@ -15,6 +15,7 @@
 #include "torch_driver/autograd/steal_guard.h"
 #include "torch_driver/session/forks.h"
 #include "torch_driver/session/optimizer_steps.h"
+#include "torch_driver/session/outermost_scope.h"
 #include "torch_driver/torch_version.h"
 
 #include <c10/util/Exception.h>
@@ -140,35 +141,8 @@ SessionOptions read_options(std::string const& text, std::int64_t device_bytes) 
     return options;
 }
 
-/// The steps of optimizers that are under way, one inside another (SAM's, Lookahead's): from the
-/// first one's beginning to its end.
-///
-/// Thread  any
-class Updates {
-  public:
-    void begin(Session& session, std::int64_t step, std::int64_t state_bytes) {
-        std::lock_guard const lock(mutex_);
-        if (++depth_ == 1) {
-            open_.emplace(session, step, state_bytes);
-        }
-    }
-    void end() {
-        std::lock_guard const lock(mutex_);
-        if (depth_ > 0 && --depth_ == 0) {
-            open_.reset();
-        }
-    }
-    void end_all() {
-        std::lock_guard const lock(mutex_);
-        depth_ = 0;
-        open_.reset();
-    }
-
-  private:
-    std::mutex mutex_;
-    int depth_ = 0;
-    std::optional<Update> open_;
-};
+/// The steps of optimizers that are under way, one inside another (SAM's, Lookahead's).
+using Updates = OutermostScope<Update>;
 
 std::vector<OwnedKind> kinds_of(std::vector<std::string> const& names) {
     std::vector<OwnedKind> kinds;

@@ -119,7 +119,7 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
         SavedAs const as =
             codec_choice_ ? codec_choice_->of(fresh, phase, loop_->step()) : SavedAs{};
         loop_->saved(hook.value(), fresh.size_bytes, std::move(fresh.slot), as);
-        SavedTensors::told(hook);
+        SavedTensors::mark_reported(hook);
     } else if (filed == SavedTensors::Filed::differs) {
         loop_->goes_raw(hook.value());
     }
@@ -142,14 +142,14 @@ void TorchSession::begin_backward() {
 
 /// Once a backward: tells the loop in which order values will be needed.
 void TorchSession::report_backward_order() {
-    if (!order_told_.is_new()) {
+    if (!order_reported_.is_new()) {
         return;
     }
     Backward const backward = what_runs_here();
     if (backward.roots.empty()) {
         return;  // a hook between nodes; one of these will tell
     }
-    if (!order_told_.first()) {
+    if (!order_reported_.first()) {
         return;
     }
     std::vector<ValueId> order = saved_.in_order(rank_of_nodes(backward));
@@ -310,7 +310,7 @@ void TorchSession::see_peak(std::int64_t used_bytes) {
     DeviceNow now{
         .saved = saved_.on_device(), .read_ahead_bytes = loop_->returning_bytes() + coded_bytes_};
     {
-        std::lock_guard const lock(owned_mutex_);
+        MutexLock const lock(owned_mutex_);
         now.owned = owned_bytes_;
     }
     bool const is_in_backward = torch::autograd::get_current_graph_task_id() != -1;
@@ -338,7 +338,7 @@ void TorchSession::own(
     gradients_.add(tensors);
     {
         OwnedBytes const bytes = owned_.bytes();
-        std::lock_guard const lock(owned_mutex_);
+        MutexLock const lock(owned_mutex_);
         owned_bytes_ = bytes;
     }
     std::int64_t const outside_bytes = owned_.outside_bytes() + coded_bytes_;

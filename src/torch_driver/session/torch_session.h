@@ -5,6 +5,7 @@
 // hooks and graph tasks. Owned by the public Session, by recordings and by every saved tensor.
 #pragma once
 
+#include "base/mutex.h"
 #include "memory/device.h"
 #include "session/codec_rule.h"
 #include "session/loop.h"
@@ -29,7 +30,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -151,14 +151,14 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     NestedBudget budget_;
     StepEstimate estimate_;
     PeakWatch peak_;
-    std::mutex owned_mutex_;
-    OwnedBytes owned_bytes_{};  ///< when they were told last; the mutex guards it
+    Mutex owned_mutex_;
+    OwnedBytes owned_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_){};  ///< when they were told last
     std::atomic<std::int64_t> saved_count_{0};
     std::atomic<std::int64_t> passed_count_{0};
     std::atomic<std::int64_t> needed_bytes_{0};  ///< Report::device_needed_bytes
     std::atomic<bool> turned_ = false;           ///< a backward that begun changed the phase
     OncePerBackward begun_;
-    OncePerBackward order_told_;
+    OncePerBackward order_reported_;
     OncePerBackward capped_;
 };
 

@@ -9,7 +9,7 @@
 namespace spillway {
 
 void LivingGradients::add(std::vector<at::Tensor> const& tensors) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     std::erase_if(leaves_, [](auto const& leaf) { return leaf.second.expired(); });
     for (at::Tensor const& tensor : tensors) {
         if (tensor.defined() && tensor.is_leaf() && tensor.requires_grad()) {
@@ -24,7 +24,7 @@ void LivingGradients::add(std::vector<at::Tensor> const& tensors) {
 std::int64_t LivingGradients::bytes() const {
     std::vector<at::Tensor> living;  // let go of after the lock: that may wait for Python's
     {
-        std::lock_guard const lock(mutex_);
+        MutexLock const lock(mutex_);
         living.reserve(leaves_.size());
         for (auto const& [address, leaf] : leaves_) {
             if (auto held = leaf.lock(); held.defined()) {

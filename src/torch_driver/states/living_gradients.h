@@ -5,12 +5,13 @@
 // of them when it has ended.
 #pragma once
 
+#include "base/mutex.h"
+
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/core/TensorImpl.h>
 
 #include <cstdint>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
@@ -31,9 +32,9 @@ class LivingGradients {
 
   private:
     c10::Device const where_;
-    mutable std::mutex mutex_;
-    /// The mutex guards it.
-    std::unordered_map<c10::TensorImpl const*, c10::weak_intrusive_ptr<c10::TensorImpl>> leaves_;
+    mutable Mutex mutex_;
+    std::unordered_map<c10::TensorImpl const*, c10::weak_intrusive_ptr<c10::TensorImpl>> leaves_
+        SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway

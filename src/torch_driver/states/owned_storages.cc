@@ -12,7 +12,7 @@ void OwnedStorages::add(
     std::vector<std::string> const& names,
     std::vector<OwnedKind> const& kinds
 ) {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     std::erase_if(owned_, [](auto const& item) { return item.second.storage.expired(); });
     for (std::size_t i = 0; i < tensors.size(); ++i) {
         at::Tensor const& tensor = tensors[i];
@@ -33,19 +33,19 @@ void OwnedStorages::add(
 }
 
 bool OwnedStorages::has(c10::StorageImpl const& storage) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     return owned_.count(&storage) != 0;
 }
 
 std::shared_ptr<std::string const> OwnedStorages::name_of(c10::StorageImpl const& storage) const {
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     auto const at = owned_.find(&storage);
     return at == owned_.end() ? nullptr : at->second.name;
 }
 
 OwnedStorages::Living OwnedStorages::living() const {
     Living all;
-    std::lock_guard const lock(mutex_);
+    MutexLock const lock(mutex_);
     for (auto const& [impl, owned] : owned_) {
         c10::intrusive_ptr<c10::StorageImpl> storage = owned.storage.lock();
         if (storage.defined() && storage->device() == where_) {

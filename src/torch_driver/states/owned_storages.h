@@ -5,6 +5,7 @@
 // budget, whoever allocated them, and stay where they are.
 #pragma once
 
+#include "base/mutex.h"
 #include "memory/device.h"
 #include "spillway/owned.h"
 
@@ -14,7 +15,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -63,8 +63,8 @@ class OwnedStorages {
 
     std::shared_ptr<Device const> const device_;
     c10::Device const where_;
-    mutable std::mutex mutex_;
-    std::unordered_map<c10::StorageImpl const*, Owned> owned_;  ///< the mutex guards it
+    mutable Mutex mutex_;
+    std::unordered_map<c10::StorageImpl const*, Owned> owned_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway

@@ -477,15 +477,15 @@ std::string log_path() {
 
 /// The values of each backward whose order was told, in that order.
 std::vector<std::vector<ValueId>> reported_orders(std::string const& path) {
-    std::vector<std::vector<ValueId>> told;
+    std::vector<std::vector<ValueId>> orders;
     std::ifstream stream(path);
     for (std::string line; std::getline(stream, line);) {
         Result<Event> const event = parse_event(line);
         if (event.ok() && std::holds_alternative<BackwardOrder>(*event)) {
-            told.push_back(std::get<BackwardOrder>(*event).values);
+            orders.push_back(std::get<BackwardOrder>(*event).values);
         }
     }
-    return told;
+    return orders;
 }
 
 TEST(Semantics, each_backward_tells_once_what_it_will_need_and_when) {
@@ -497,14 +497,14 @@ TEST(Semantics, each_backward_tells_once_what_it_will_need_and_when) {
         first.backward();
         second.backward();
     }
-    std::vector<std::vector<ValueId>> const told = reported_orders(path);
+    std::vector<std::vector<ValueId>> const orders = reported_orders(path);
     std::filesystem::remove(path);
-    ASSERT_EQ(told.size(), 2U);
-    for (auto const& values : told) {
+    ASSERT_EQ(orders.size(), 2U);
+    for (auto const& values : orders) {
         EXPECT_EQ(values.size(), 12U);
         EXPECT_TRUE(std::is_sorted(values.rbegin(), values.rend())) << "last saved, first needed";
     }
-    EXPECT_LT(told[0].front(), told[1].back()) << "the older graph ran first";
+    EXPECT_LT(orders[0].front(), orders[1].back()) << "the older graph ran first";
 }
 
 TEST(Semantics, a_backward_that_passes_our_engine_by_tells_what_is_below) {
@@ -523,10 +523,10 @@ TEST(Semantics, a_backward_that_passes_our_engine_by_tells_what_is_below) {
         );
         EXPECT_TRUE(x.grad().defined());
     }
-    std::vector<std::vector<ValueId>> const told = reported_orders(path);
+    std::vector<std::vector<ValueId>> const orders = reported_orders(path);
     std::filesystem::remove(path);
-    ASSERT_EQ(told.size(), 1U);
-    EXPECT_EQ(told[0].size(), 12U);
+    ASSERT_EQ(orders.size(), 1U);
+    EXPECT_EQ(orders[0].size(), 12U);
 }
 
 TEST(Semantics, a_real_runs_event_log_replays_to_the_same_commands) {
