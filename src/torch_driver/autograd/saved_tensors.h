@@ -103,8 +103,13 @@ class SavedTensors final : public Driver {
     [[nodiscard]] bool has(ValueId value, SavedHook const* hook) const;
 
     /// The loop knows the hook's value: it can be asked for.
-    static void told(SavedHook const& hook) { hook.filed_->told = true; }
-    [[nodiscard]] static bool is_reported(SavedHook const& hook) { return hook.filed_->told; }
+    static void told(SavedHook const& hook) {
+        std::atomic<bool>& is_told = hook.filed_->told;
+        is_told = true;
+        is_told.notify_all();
+    }
+    /// Another thread may be in the middle of saving it first.
+    static void wait_until_told(SavedHook const& hook) { hook.filed_->told.wait(false); }
 
     /// What ended only for want of Python's lock ends now.
     void let_wrappers_end() { wrapped_->clear(); }

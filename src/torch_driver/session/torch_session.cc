@@ -17,7 +17,6 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <string_view>
-#include <thread>
 #include <typeinfo>
 #include <utility>
 
@@ -210,10 +209,7 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook, bool is_of_torch) {
         }
     }
     report_backward_order();
-    while (!SavedTensors::is_reported(hook)
-    ) {  // another thread is in the middle of saving it first
-        std::this_thread::yield();
-    }
+    SavedTensors::wait_until_told(hook);
     WithoutPythonLock without_lock(!is_of_torch && is_python_function());
     return wait_for(value, &hook, is_of_torch, without_lock);
 }
