@@ -106,8 +106,8 @@ class Session {
     /// What was done so far.
     [[nodiscard]] Report report() const;
 
-    /// Why an allocation was refused, the last time; none: never. The words of the
-    /// c10::OutOfMemoryError say the same.
+    /// Why an allocation was refused, the last time on whatever thread; none: never. The error
+    /// itself has it, too: an OutOfBudget (spillway/session_error.h).
     [[nodiscard]] std::optional<Refusal> last_refusal() const;
 
     /// For people: every tensor that the last forward saved in `module` (empty: anywhere), its

@@ -226,6 +226,7 @@ class Session:
         self._is_stepping = False  # one is in the middle of it, as L-BFGS when it calls its closure
         self._unseen_updates = 0  # entries in a row before which parameters were written, and no optimizer had stepped
         self._last: Report | None = None
+        self._last_refusal: dict[str, Any] | None = None  # of a closed session
         _check_types(model, self._optimizers)
         options = _options.read({
             "device_budget": device_budget,
@@ -247,7 +248,8 @@ class Session:
         device = _device_of(model)
         self._device = device
         self._runtime = _call(
-            torch.classes.spillway.Session, _options.to_json(options, device, _rank()), _device_bytes(device)
+            torch.classes.spillway.Session, _options.to_json(options, device, _rank()), _device_bytes(device),
+            f"{opener.f_code.co_filename}:{opener.f_lineno}",
         )
         self._is_closed = False
         try:
@@ -289,6 +291,7 @@ class Session:
     def close(self) -> None:
         """Ends the limit on memory. Backward through recorded graphs still works. Closing again has no effect."""
         if not self._is_closed:
+            self._last_refusal = self.last_refusal
             self._last = self.report()  # before: another thread may ask for one
             try:
                 _call(self._runtime.close)
@@ -314,6 +317,22 @@ class Session:
 
     def _report_now(self) -> Report:
         return Report(*_call(self._runtime.report))
+
+    @property
+    def last_refusal(self) -> dict[str, Any] | None:
+        """The last `torch.OutOfMemoryError` of this session in numbers and codes, or None.
+
+        `needed_bytes` is the smallest budget under which that allocation would have fitted; docs/python.md lists the rest.
+        """
+        if self._is_closed:
+            return self._last_refusal
+        try:
+            refusal: str = _call(self._runtime.last_refusal)
+        except StateError:
+            if self._is_closed or self._last is not None:  # as above
+                return self._last_refusal
+            raise
+        return json.loads(refusal) if refusal else None
 
     def explain(self, module: str = "") -> str:
         """Lists every tensor that the last forward saved in a module: its bytes, and why it stayed or where it went.

@@ -47,6 +47,7 @@ std::string why(Refusal const& refusal, Face face) {
         case NoRoom::pools_full:
             return why_full(refusal);
         case NoRoom::nothing_to_move:
+        case NoRoom::outer_full:
             break;
     }
     if (refusal.held_bytes == 0) {
@@ -69,6 +70,8 @@ std::string_view name_of(NoRoom why) {
             return "no_pool";
         case NoRoom::pools_full:
             return "pools_full";
+        case NoRoom::outer_full:
+            return "outer_full";
         case NoRoom::nothing_to_move:
             break;
     }
@@ -102,6 +105,15 @@ std::string_view name_of(NoticeCode code) {
 }
 
 std::string words_of(Refusal const& refusal, Face face) {
+    if (refusal.why == NoRoom::outer_full) {
+        return fmt::format(
+            "asked for {}, and nothing else can leave: a session around this one uses {} of {}, "
+            "what is allocated inside it included",
+            format_size(refusal.asked_bytes),
+            format_size(refusal.used_bytes),
+            format_size(refusal.limit_bytes)
+        );
+    }
     std::string const leaving =
         refusal.freed_bytes > 0
             ? fmt::format(", {} of which can leave", format_size(refusal.freed_bytes))

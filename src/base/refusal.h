@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/option.h"
+#include "base/phase.h"
 #include "base/place.h"
 
 #include <cstdint>
@@ -20,6 +21,7 @@ enum class NoRoom : std::uint8_t {
     no_pool,          ///< there is neither a host nor an NVMe budget
     pools_full,       ///< what could leave has nowhere to go: Refusal::host, Refusal::nvme
     nothing_to_move,  ///< no saved tensor is left that may leave
+    outer_full,       ///< a session around this one has no room: the bytes are of its budget
 };
 
 /// Why an away pool takes none of the values that could leave.
@@ -51,6 +53,14 @@ struct Refusal {
     std::int64_t held_bytes = 0;    ///< of saved tensors that something else holds
     PoolRefusal host{};             ///< both told for NoRoom::pools_full
     PoolRefusal nvme{};
+    // By the session, for its user; in no log.
+    std::int64_t step = 0;
+    Phase phase = Phase::setup;
+    /// About what a whole step needs: once every parameter has a gradient, and once an optimizer
+    /// has its state, too (Adam's, if none has stepped yet). 0: not known, or no more.
+    std::int64_t with_gradients_bytes = 0;
+    std::int64_t with_optimizer_bytes = 0;
+    std::string opened_at{};  ///< SessionOptions::opened_at of the session whose budget it is
 
     bool operator==(Refusal const&) const = default;
 };

@@ -8,12 +8,15 @@
 #include "base/assert.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
 
 namespace spillway {
+
+struct Refusal;
 
 /// The kinds of failure that callers tell apart. Everything else is in the words.
 enum class Errc : std::uint8_t {
@@ -37,6 +40,7 @@ struct Error {
     Errc code = Errc::broken_promise;
     std::string what;
     std::string where;
+    std::shared_ptr<Refusal const> refusal = nullptr;  ///< of an out_of_memory: what was refused
 
     bool operator==(Error const&) const = default;
 

@@ -42,6 +42,7 @@ struct SessionOptions {
     std::int64_t rank = 0;                   ///< of this process among those that train together
     std::int64_t nvme_rate_bytes_per_s = 0;  ///< slows NVMe down to that each way; to measure
     Face face = Face::cpp;                   ///< whose names of options messages use
+    std::string opened_at = {};  ///< where the user opens it, for messages: "train.py:12"
 };
 
 }  // namespace spillway

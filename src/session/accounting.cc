@@ -216,11 +216,6 @@ void Accounting::returned(ValueId value) {
     }
 }
 
-void Accounting::refused(Refusal const& refusal) {
-    MutexLock const lock(mutex_);
-    refusal_ = refusal;
-}
-
 void Accounting::begin_admission(std::int64_t now_ns) {
     MutexLock const lock(mutex_);
     admitting_since_ns_ = now_ns;
@@ -320,11 +315,6 @@ std::int64_t Accounting::stalled_ns() const {
     MutexLock const lock(mutex_);
     auto const& causes = report_.stall_by_cause_ns;
     return std::accumulate(causes.begin(), causes.end(), std::int64_t{0});
-}
-
-std::optional<Refusal> Accounting::last_refusal() const {
-    MutexLock const lock(mutex_);
-    return refusal_;
 }
 
 Report Accounting::report() {

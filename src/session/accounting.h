@@ -8,7 +8,6 @@
 #include "base/ids.h"
 #include "base/mutex.h"
 #include "base/phase.h"
-#include "base/refusal.h"
 #include "base/result.h"
 #include "memory/device.h"
 #include "mover/mover.h"
@@ -61,7 +60,6 @@ class Accounting {
     void returned(ValueId value);
     /// What the mover ended.
     void ended(Completion const& ended, Moving const& move);
-    void refused(Refusal const& refusal);
 
     /// Room is being made from now on, by one thread at a time.
     void begin_admission(std::int64_t now_ns);
@@ -71,7 +69,6 @@ class Accounting {
 
     [[nodiscard]] bool keeps_timeline() const;
     [[nodiscard]] Report report();
-    [[nodiscard]] std::optional<Refusal> last_refusal() const;
     [[nodiscard]] std::int64_t stalled_ns() const;
     [[nodiscard]] std::map<ValueId, History> histories() const;
     void begin_histories();
@@ -94,7 +91,6 @@ class Accounting {
     Report report_ SPILLWAY_GUARDED_BY(mutex_);
     std::int64_t peak_bytes_ SPILLWAY_GUARDED_BY(mutex_) = 0;  ///< of the device, since `take_peak`
     std::optional<std::int64_t> admitting_since_ns_ SPILLWAY_GUARDED_BY(mutex_);
-    std::optional<Refusal> refusal_ SPILLWAY_GUARDED_BY(mutex_);  ///< the last one
     std::optional<TimelineRecorder> timeline_ SPILLWAY_GUARDED_BY(mutex_);
     Histories histories_ SPILLWAY_GUARDED_BY(mutex_);
 };

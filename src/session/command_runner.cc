@@ -122,8 +122,7 @@ Error CommandRunner::refuse(Command const& command) {
     if (command.value.valid()) {
         words += ", the largest is " + driver_.describe(command.value);
     }
-    accounting_.refused(refusal);
-    return {Errc::out_of_memory, std::move(words), ""};
+    return {Errc::out_of_memory, std::move(words), "", std::make_shared<Refusal const>(refusal)};
 }
 
 void CommandRunner::reserve(Command const& command) {

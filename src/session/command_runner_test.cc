@@ -101,7 +101,8 @@ TEST(CommandRunner, a_raise_is_an_error_with_its_refusal_kept) {
     Result<void> const outcome = parts.runner.run(script.commands);
     ASSERT_FALSE(outcome.ok());
     EXPECT_EQ(outcome.error().code, Errc::out_of_memory);
-    EXPECT_EQ(parts.accounting.last_refusal()->asked_bytes, 5_MiB);
+    ASSERT_NE(outcome.error().refusal, nullptr);
+    EXPECT_EQ(outcome.error().refusal->asked_bytes, 5_MiB);
 }
 
 }  // namespace

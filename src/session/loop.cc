@@ -318,10 +318,9 @@ Result<void> Loop::need(ValueId value) {
         // never in the middle of a reply, and then the value once more.
         Result<void> const room = make_room(reserve->size_bytes);
         if (!room.ok()) {
-            return Error{
-                room.error().code,
-                "cannot bring back " + driver_.describe(value) + ": " + room.error().what,
-                room.error().where};
+            Error error = room.error();
+            error.what = "cannot bring back " + driver_.describe(value) + ": " + error.what;
+            return error;
         }
     }
 }

@@ -98,7 +98,7 @@ class Loop {
     void about_to_write(ValueId value);
     /// Makes room for an allocation of `size_bytes` that did not fit; the caller tries again.
     ///
-    /// Fails   Errc::out_of_memory when nothing eligible is left
+    /// Fails   Errc::out_of_memory, with its Refusal, when nothing eligible is left
     [[nodiscard]] Result<void> make_room(std::int64_t size_bytes);
     /// The same for another loop's thread, which has the turn there: where this loop's turn does
     /// not come soon, it is false, since its thread may wait for that other turn.
@@ -124,8 +124,6 @@ class Loop {
     void settle();
 
     [[nodiscard]] Report report();
-    /// Why an allocation was refused, the last time; none: never.
-    [[nodiscard]] std::optional<Refusal> last_refusal() const { return accounting_.last_refusal(); }
     /// That compute has waited, for whatever cause.
     [[nodiscard]] std::int64_t stalled_ns() const { return accounting_.stalled_ns(); }
     /// Where values have been since `begin_histories`, where the timeline is kept.

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "spillway/owned.h"
-#include "spillway/refusal.h"
 #include "spillway/report.h"
 
 #include <ATen/core/Tensor.h>
@@ -58,9 +57,6 @@ class Budget {
 
     /// What the session did; nothing in a plain run.
     [[nodiscard]] virtual std::optional<Report> report() const { return std::nullopt; }
-
-    /// Why an allocation was refused, the last time; nothing in a plain run.
-    [[nodiscard]] virtual std::optional<Refusal> last_refusal() const { return std::nullopt; }
 
     /// Most bytes that were allocated at one time, where somebody counted.
     [[nodiscard]] virtual std::optional<std::int64_t> allocator_peak_bytes() const {

@@ -4,6 +4,7 @@
 #include "train/run.h"
 
 #include "spillway/policy.h"
+#include "spillway/session_error.h"
 #include "train/bad_value.h"
 #include "train/checkpoint.h"
 #include "train/device.h"
@@ -66,13 +67,13 @@ class Run {
         try {
             code = train();
         } catch (c10::OutOfMemoryError const& failure) {
-            code = fail(kBadValue, out_of_memory(failure.what_without_backtrace()));
+            code = fail(kBadValue, out_of_memory(failure));
         } catch (c10::Error const& failure) {
-            code = fail(kFailed, placed(failure.what_without_backtrace()));
+            code = fail(kFailed, placed(failure, failure.what_without_backtrace()));
         } catch (BadValue const& failure) {
             return fail(kBadValue, failure.what());  // a checkpoint that does not fit: no results
         } catch (std::exception const& failure) {
-            code = fail(kFailed, placed(failure.what()));
+            code = fail(kFailed, placed(failure, failure.what()));
         }
         return write_results(code);
     }
@@ -223,27 +224,31 @@ class Run {
         return options_.checkpoint.empty() ? ", without --checkpoint" : ", no checkpoint yet";
     }
 
-    // "step 3, backward: " unless the error says so itself; steps count from 0 there.
-    std::string placed(std::string const& what) const {
+    // "step 3, backward: " unless it is a session's, whose words begin so. step_ counts from 0.
+    std::string placed(std::exception const& failure, std::string const& what) const {
         std::string const line = first_line(what);
-        if (line.starts_with("step ") || line.starts_with("before step ") || !trainer_) {
+        bool const has_place = dynamic_cast<InStep const*>(&failure) != nullptr;
+        if (has_place || !trainer_) {
             return line;
         }
         return "step " + std::to_string(step_ + 1) + ", " +
                std::string{name_of(trainer_->phase())} + ": " + line;
     }
 
-    std::string out_of_memory(std::string const& what) const {
+    std::string out_of_memory(c10::OutOfMemoryError const& failure) const {
+        std::string const words = placed(failure, failure.what_without_backtrace());
         if (options_.session.device_budget_bytes == 0) {
-            return placed(what);
+            return words;
         }
-        return "--device-budget " + typed_words(options_, "device_budget_bytes") + ": " +
-               placed(what) + "; " + what_would_fit();
+        auto const* const of_budget = dynamic_cast<OutOfBudget const*>(&failure);
+        Refusal const refusal = of_budget == nullptr ? Refusal{} : of_budget->refusal();
+        return "--device-budget " + typed_words(options_, "device_budget_bytes") + ": " + words +
+               "; " + what_would_fit(refusal);
     }
 
     // Which flag to change, the cheapest first. Only saved tensors can leave the device: outside of
     // forward and backward it is the model and its optimizer that do not fit.
-    std::string what_would_fit() const {
+    std::string what_would_fit(Refusal const& refusal) const {
         Phase const phase = trainer_ ? trainer_->phase() : Phase::setup;
         if (phase == Phase::setup || phase == Phase::update) {
             return "a larger --device-budget or a smaller model would make it fit";
@@ -259,7 +264,6 @@ class Run {
             return "--nvme FOLDER would make room";
         }
         std::string flags = "a larger --device-budget";
-        Refusal const refusal = budget_.last_refusal().value_or(Refusal{});
         if (refusal.host.state == PoolState::full) {
             flags += ", a larger --host-budget";
             flags += options_.session.nvme.empty() ? ", --nvme FOLDER" : "";

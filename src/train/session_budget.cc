@@ -89,10 +89,6 @@ class SessionBudget : public Budget {
         return session_ ? std::optional{session_->report()} : std::nullopt;
     }
 
-    std::optional<Refusal> last_refusal() const override {
-        return session_ ? session_->last_refusal() : std::nullopt;
-    }
-
     std::optional<std::int64_t> allocator_peak_bytes() const override {
         if (session_) {
             return session_->report().device_peak_bytes;

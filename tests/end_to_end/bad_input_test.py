@@ -183,6 +183,9 @@ class Budgets(InFolder):
         said = self.assert_refused(["train", *SMALL, "--device-budget", "20MiB", "--host-budget", "1MiB"],
                                    ["the host budget is full", "a larger --host-budget, --nvme FOLDER"])
         self.assertNotIn("NVMe budget", said)
+        self.assertNotIn("report()", said, "which the program has not")
+        self.assertIn("a larger --device-budget prints the smallest that does", said)
+        self.assertEqual(said.count("step 1, "), 1)
 
     def test_one_that_no_plan_can_meet_names_flag_step_and_bytes(self):
         for typed in ("4KiB", "0.4 MiB"):

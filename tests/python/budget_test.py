@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a program learns which budget its step needs: at most one that is refused, then one that goes through."""
 
-import re
 import unittest
 import warnings
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import same_bits
 
 WIDTH = 128
 PAGE = 4096
+GRADIENTS = ("with_gradients_bytes", "needed_bytes")  # of a refusal
 
 
 class Block(torch.nn.Module):
@@ -73,15 +73,15 @@ class Budget(same_bits.Case):
                     self.step(needed - PAGE, make, optimizer)
 
     def test_a_refusal_says_how_to_learn_the_rest(self):
-        with self.assertRaisesRegex(torch.OutOfMemoryError, "device_needed_bytes in report()") as raised:
+        with self.assertRaisesRegex(torch.OutOfMemoryError, "device_needed_bytes in report()"):
             self.step("6MiB")
-        proven = int(re.search(r"[(](\d+) bytes[)]", str(raised.exception)).group(1))
+        proven = self.sessions[-1].last_refusal["needed_bytes"]
         needed = self.step("1TiB")
         self.assertGreater(needed, 6 << 20)
         self.assertLessEqual(proven, needed)
 
     def test_a_refusal_s_estimate_counts_gradients_and_optimizer_state_that_are_to_come(self):
-        for optimizer, which in ((torch.optim.SGD, 1), (torch.optim.AdamW, 2)):
+        for optimizer, best_first in ((torch.optim.SGD, GRADIENTS), (torch.optim.AdamW, ("with_optimizer_bytes", *GRADIENTS))):
             budget, told = 6 << 20, []
             for _ in range(4):
                 try:
@@ -89,8 +89,10 @@ class Budget(same_bits.Case):
                     break
                 except torch.OutOfMemoryError as refused:
                     told.append(str(refused))
-                    sizes = [int(size) for size in re.findall(r"[(](\d+) bytes[)]", str(refused))]
-                    budget = sizes[min(which, len(sizes) - 1)] + PAGE  # proven; with gradients; with Adam's state
+                    refusal = self.sessions[-1].last_refusal
+                    estimate = next(refusal[which] for which in best_first if refusal[which])
+                    self.assertIn(f"({estimate} bytes)", told[-1])
+                    budget = estimate + PAGE
             with self.subTest(optimizer=optimizer.__name__, told=told, needed=self.step("1TiB", optimizer=optimizer)):
                 self.assertLessEqual(len(told), 2)
                 self.assertIn("once every parameter has a gradient", told[0])
@@ -139,8 +141,9 @@ class Budget(same_bits.Case):
                     train(budget)
                 text = str(refused.exception)
                 self.assertNotIn("every parameter", text)
-                for size in re.findall(r"[(](\d+) bytes[)]", text):
-                    self.assertLessEqual(int(size), needed + needed // 32)
+                refusal = self.sessions[-1].last_refusal
+                for which in ("needed_bytes", "with_gradients_bytes", "with_optimizer_bytes"):
+                    self.assertLessEqual(refusal[which], needed + needed // 32)
                 del refused
 
     def test_a_refusal_names_the_largest_tensor_that_something_holds(self):
@@ -167,8 +170,20 @@ class Budget(same_bits.Case):
         session = self.open(model, "6MiB")
         with session, self.assertRaises(torch.OutOfMemoryError) as raised:
             model(same_bits.noise(16, 64, WIDTH))
-        proven = int(re.search(r"[(](\d+) bytes[)]", str(raised.exception)).group(1))
-        self.assertEqual(session.report()["device_needed_bytes"], proven)
+        refusal = session.last_refusal
+        self.assertIn(f"({refusal['needed_bytes']} bytes)", str(raised.exception))
+        self.assertEqual(session.report()["device_needed_bytes"], refusal["needed_bytes"])
+        self.assertEqual((refusal["why"], refusal["step"], refusal["phase"]), ("nothing_to_move", 1, "forward"))
+        self.assertEqual(refusal["limit_bytes"], 6 << 20)
+        self.assertGreater(refusal["used_bytes"] - refusal["freed_bytes"] + refusal["asked_bytes"], refusal["limit_bytes"])
+        session.close()
+        self.assertEqual(session.last_refusal, refusal)
+
+    def test_before_a_refusal_there_is_none(self):
+        session = self.open(torch.nn.Linear(2, 2), "8MiB")
+        self.assertIsNone(session.last_refusal)
+        session.close()
+        self.assertIsNone(session.last_refusal)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,14 @@
 """Whom a session's cap holds for, and until when."""
 
 import gc
+import os
+import pathlib
 import threading
 import unittest
 from collections.abc import Callable
 from typing import Any
 
+import spillway
 import torch
 
 import same_bits
@@ -90,6 +93,27 @@ class Cap(same_bits.Case):
             leave.set()
             thread.join()
         self.assertEqual(found, [False])
+
+    def test_a_refusal_says_whose_budget_it_is_and_what_ends_it(self):
+        with self.session() as session, self.assertRaises(torch.OutOfMemoryError) as refused:
+            torch.empty(MUCH, dtype=torch.uint8)
+        opened_at = session.last_refusal["opened_at"]
+        file, _, line = opened_at.rpartition(":")
+        self.assertEqual(os.path.basename(file), "same_bits.py", "where the test opens all")
+        self.assertIn("spillway.session(", pathlib.Path(file).read_text().splitlines()[int(line) - 1])
+        self.assertIn(f"this is the device_budget of the spillway.session opened at {opened_at}, which its close() ends",
+                      str(refused.exception))
+
+    def test_in_a_session_inside_another_it_says_which_of_them(self):
+        around = spillway.session(torch.nn.Linear(2, 2), device_budget=BUDGET, nvme=self.folder)
+        self.sessions.append(around)
+        inside = self.open(torch.nn.Linear(2, 2), "1GiB")
+        with around, inside, self.assertRaises(torch.OutOfMemoryError) as refused:
+            torch.empty(MUCH, dtype=torch.uint8)
+        refusal = inside.last_refusal
+        self.assertEqual((refusal["why"], refusal["limit_bytes"]), ("outer_full", 16 << 20))
+        self.assertEqual(os.path.basename(refusal["opened_at"].rpartition(":")[0]), "cap_test.py")
+        self.assertIn(f"opened at {refusal['opened_at']}", str(refused.exception))
 
     def test_a_thread_that_was_in_it_is_free_while_another_is(self):
         session = self.session()

@@ -82,18 +82,21 @@ std::int64_t Loan::missing_bytes(std::int64_t size_bytes) {
     return bound > 0 ? std::max<std::int64_t>(used + more - bound, 0) : 0;
 }
 
-std::string Loan::refusal(std::int64_t size_bytes) {
+std::optional<Refusal> Loan::refusal(std::int64_t size_bytes) {
     std::shared_ptr<NestedBudget> const from = lender();
     if (from == nullptr || missing_bytes(size_bytes) == 0) {
-        return "";
+        return std::nullopt;
     }
-    if (std::string of_one_further_out = from->refusal(size_bytes); !of_one_further_out.empty()) {
+    if (std::optional<Refusal> of_one_further_out = from->refusal(size_bytes)) {
         return of_one_further_out;
     }
     Device const& device = *from->device();
-    return "asked for " + format_size(size_bytes) + ", and nothing else can leave: a session " +
-           "around this one uses " + format_size(device.used_bytes()) + " of " +
-           format_size(device.limit_bytes()) + ", what is allocated inside it included";
+    return Refusal{
+        .why = NoRoom::outer_full,
+        .asked_bytes = size_bytes,
+        .used_bytes = device.used_bytes(),
+        .limit_bytes = device.limit_bytes(),
+        .opened_at = from->opened_at()};
 }
 
 bool Loan::extend(std::int64_t size_bytes, bool last_resort) {

@@ -6,12 +6,13 @@
 #pragma once
 
 #include "base/mutex.h"
+#include "base/refusal.h"
 #include "memory/cpu_device.h"
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <optional>
 #include <utility>
 
 namespace spillway {
@@ -37,9 +38,9 @@ class Loan {
     /// Who lends, while that one caps; else null, and only its own budget bounds the borrower.
     [[nodiscard]] std::shared_ptr<NestedBudget> lender();
 
-    /// What to say where the budget of the lender, or of who lends to that, has no room for
-    /// `size_bytes`, and not the borrower's own; else empty.
-    [[nodiscard]] std::string refusal(std::int64_t size_bytes);
+    /// NoRoom::outer_full, where the budget of the lender, or of who lends to that, has no room for
+    /// `size_bytes`, and not the borrower's own; else none.
+    [[nodiscard]] std::optional<Refusal> refusal(std::int64_t size_bytes);
 
     /// Makes room for them, where it is so; as the `last_resort` also where the borrower's budget
     /// is short of bytes that are the lender's.

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ class BudgetOwner {
     /// The same for another session's thread, which has the turn there. False also where this one's
     /// turn does not come soon.
     [[nodiscard]] virtual bool make_room_for_another(std::int64_t size_bytes) = 0;
+    /// As SessionOptions::opened_at.
+    [[nodiscard]] virtual std::string const& opened_at() const = 0;
 };
 
 /// Owned by its session, and reached through pointers that keep that session.
@@ -68,7 +71,10 @@ class NestedBudget {
     std::int64_t trim_borrowers();
 
     /// As Loan::refusal.
-    [[nodiscard]] std::string refusal(std::int64_t size_bytes) { return loan_.refusal(size_bytes); }
+    [[nodiscard]] std::optional<Refusal> refusal(std::int64_t size_bytes) {
+        return loan_.refusal(size_bytes);
+    }
+    [[nodiscard]] std::string const& opened_at() const { return owner_.opened_at(); }
 
   private:
     [[nodiscard]] std::vector<std::shared_ptr<NestedBudget>> borrowers();

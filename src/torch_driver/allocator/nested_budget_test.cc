@@ -40,6 +40,7 @@ class Holder final : public BudgetOwner {
     }
 
     bool caps() const override { return is_capping; }
+    std::string const& opened_at() const override { return place; }
     bool make_room(std::int64_t size_bytes) override {
         return budget->borrow(size_bytes, false) || let_one_go() ||
                budget->borrow(size_bytes, true);
@@ -51,6 +52,7 @@ class Holder final : public BudgetOwner {
     std::vector<void*> blocks;
     bool may_let_go = true;
     bool is_capping = true;
+    std::string place;
 
   private:
     bool let_one_go() {
@@ -66,13 +68,17 @@ class Holder final : public BudgetOwner {
 TEST(NestedBudgetTest, what_is_allocated_inside_counts_in_both) {
     Holder outer(16_MiB);
     Holder inner(64_MiB);
+    outer.place = "outer.py:1";
     NestedBudget::nest(inner.budget, outer.budget);
     EXPECT_TRUE(inner.allocate(6_MiB));
     EXPECT_EQ(inner.device->used_bytes(), 6_MiB);
     EXPECT_GE(outer.device->used_bytes(), 6_MiB);
     inner.may_let_go = false;
     EXPECT_FALSE(inner.allocate(12_MiB)) << "the outer budget bounds it";
-    EXPECT_NE(inner.budget->refusal(12_MiB).find("a session around this one"), std::string::npos);
+    Refusal const refusal = inner.budget->refusal(12_MiB).value();
+    EXPECT_EQ(refusal.why, NoRoom::outer_full);
+    EXPECT_EQ(refusal.opened_at, outer.place) << "it is the outer one's budget";
+    EXPECT_NE(words_of(refusal, Face::cpp).find("a session around this one"), std::string::npos);
 }
 
 TEST(NestedBudgetTest, the_inner_budget_holds_inside_a_larger_one) {
@@ -82,7 +88,7 @@ TEST(NestedBudgetTest, the_inner_budget_holds_inside_a_larger_one) {
     inner.may_let_go = false;
     EXPECT_TRUE(inner.allocate(6_MiB));
     EXPECT_FALSE(inner.allocate(4_MiB));
-    EXPECT_EQ(inner.budget->refusal(4_MiB), "");
+    EXPECT_EQ(inner.budget->refusal(4_MiB), std::nullopt);
 }
 
 TEST(NestedBudgetTest, the_lender_lets_its_own_go_for_what_is_asked_inside) {
@@ -146,8 +152,7 @@ TEST(NestedBudgetTest, a_budget_two_levels_out_bounds_and_is_named) {
     inner.may_let_go = false;
     EXPECT_TRUE(inner.allocate(12_MiB));
     EXPECT_FALSE(inner.allocate(8_MiB));
-    EXPECT_NE(inner.budget->refusal(8_MiB).find("16.0 MiB"), std::string::npos)
-        << inner.budget->refusal(8_MiB);
+    EXPECT_EQ(inner.budget->refusal(8_MiB)->limit_bytes, 16_MiB);
 }
 
 }  // namespace

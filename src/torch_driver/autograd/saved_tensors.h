@@ -106,10 +106,13 @@ class SavedTensors final : public Driver {
     [[nodiscard]] bool has(ValueId value, SavedHook const* hook) const;
 
     /// The loop knows the hook's value: it can be asked for.
-    static void mark_reported(SavedHook const& hook) { hook.filed_->is_reported = true; }
-    [[nodiscard]] static bool is_reported(SavedHook const& hook) {
-        return hook.filed_->is_reported;
+    static void mark_reported(SavedHook const& hook) {
+        std::atomic<bool>& is_reported = hook.filed_->is_reported;
+        is_reported = true;
+        is_reported.notify_all();
     }
+    /// Another thread may be in the middle of saving it first.
+    static void wait_until_reported(SavedHook const& hook) { hook.filed_->is_reported.wait(false); }
 
     /// What ended only for want of Python's lock ends now.
     void let_wrappers_end() { wrapped_->clear(); }

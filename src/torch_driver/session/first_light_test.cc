@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "spillway/session.h"
+#include "spillway/session_error.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -182,6 +183,11 @@ TEST(FirstLight, keep_all_under_the_cap_says_who_asked_for_what) {
         EXPECT_NE(words.find("step 0, forward"), std::string::npos) << words;
         EXPECT_NE(words.find("aten::"), std::string::npos) << words;
         EXPECT_NE(words.find("keep_all"), std::string::npos) << words;
+        auto const* const of_budget = dynamic_cast<OutOfBudget const*>(&error);
+        ASSERT_NE(of_budget, nullptr) << "the same in numbers goes with it";
+        EXPECT_EQ(of_budget->refusal().why, NoRoom::moves_nothing);
+        EXPECT_EQ(of_budget->refusal().limit_bytes, 24_MiB);
+        EXPECT_EQ(of_budget->refusal().phase, Phase::forward);
     }
 }
 

@@ -3,9 +3,12 @@
 
 #include "torch_driver/session/out_of_memory.h"
 
+#include "spillway/session_error.h"
 #include "torch_driver/device/c10_device.h"
 
-#include <c10/util/Exception.h>
+#include <cstdint>
+#include <string>
+#include <utility>
 
 namespace spillway {
 
@@ -20,28 +23,44 @@ char const* words_of_finders(Device const& device) {
                                                     : "the device is out of memory.";
 }
 
+/// Whose budget it is, and what ends it.
+std::string words_of_budget(RefusedAllocation const& refused) {
+    if (refused.face != Face::python) {
+        return std::string("the budget of a Spillway session") +
+               (refused.caps_from_open ? "" : ", which session.end_cap() ends");
+    }
+    std::string const& opened_at = refused.refusal.opened_at;
+    return "the device_budget of the spillway.session" +
+           (opened_at.empty() ? "" : " opened at " + opened_at) + ", which its close() ends";
+}
+
+/// How to learn the rest.
+std::string words_to_go_on(RefusedAllocation const& refused, Device const& device) {
+    if (refused.face == Face::program) {
+        return "A run with a larger --device-budget prints the smallest that does: \"needed at "
+               "least\"";
+    }
+    return "A step under a larger budget tells the smallest that does: device_needed_bytes in "
+           "report() (this is " +
+           words_of_budget(refused) +
+           ", not the machine's memory; tools that try a smaller batch look for: " +
+           words_of_finders(device) + ")";
+}
+
 }  // namespace
 
-void raise_out_of_memory(RefusedAllocation const& refused, Device const& device) {
-    TORCH_CHECK_WITH(
-        OutOfMemoryError,
-        false,
-        refused.place,
-        ": ",
-        refused.why,
-        ".",
-        refused.estimate,
-        " ",
-        refused.is_left
-            ? "The session was left, and its budget holds for this thread as long as what it "
-              "recorded lives (a loss, an output, an error's traceback). "
-            : "",
-        "A step under a larger budget tells the smallest that does: device_needed_bytes in "
-        "report() (this is the budget of a Spillway session",
-        refused.caps_from_open ? "" : ", which session.close() ends",
-        ", not the machine's memory; tools that try a smaller batch look for: ",
-        words_of_finders(device),
-        ")"
+void raise_out_of_memory(RefusedAllocation refused, Device const& device) {
+    std::string words = refused.place + ": " + refused.why + "." + refused.estimate + " ";
+    if (refused.is_left) {
+        words +=
+            "The session was left, and its budget holds for this thread as long as what it "
+            "recorded lives (a loss, an output, an error's traceback). ";
+    }
+    words += words_to_go_on(refused, device);
+    throw OutOfBudget(
+        {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)},
+        std::move(words),
+        std::move(refused.refusal)
     );
 }
 

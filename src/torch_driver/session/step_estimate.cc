@@ -17,9 +17,12 @@ constexpr std::int64_t kSlack = 64;
 /// Tensors of a parameter's size that Adam keeps for it.
 constexpr std::int64_t kAdamStates = 2;
 
-/// "24.0 MiB (25165824 bytes)", a little rounded up.
+std::int64_t rounded_up(std::int64_t bytes) {
+    return bytes + bytes / kSlack;
+}
+
+/// "24.0 MiB (25165824 bytes)"
 std::string about(std::int64_t bytes) {
-    bytes += bytes / kSlack;
     return format_size(bytes) + " (" + std::to_string(bytes) + " bytes)";
 }
 
@@ -45,29 +48,46 @@ void StepEstimate::update_begins(std::int64_t needed_bytes, std::int64_t state_b
     update_bytes_ = state_bytes > 0 ? needed_bytes + state_bytes : 0;
 }
 
-std::string StepEstimate::words(std::int64_t needed_bytes, Phase phase) const {
+StepEstimate::Whole StepEstimate::whole(std::int64_t needed_bytes, Phase phase) const {
+    Whole whole;
     if (needed_bytes == 0) {
-        return {};
+        return whole;
     }
     if (std::int64_t const update_bytes = update_bytes_; update_bytes > needed_bytes) {
-        return " About " + about(update_bytes) +
-               " are needed once the optimizer that steps here has all its state.";
+        whole.with_optimizer_bytes = rounded_up(update_bytes);
+        whole.is_stepping = true;
+        return whole;
     }
     if (phase == Phase::update) {
-        return {};
+        return whole;
     }
     Backward const backward = what_runs_here();
     bool const is_before = phase != Phase::backward && backward.roots.empty();
     std::int64_t const coming_bytes =
         is_before ? gradient_bytes_.load() : missing_gradient_bytes(backward);
-    std::int64_t const whole_bytes = needed_bytes + coming_bytes;
-    std::string words;
+    std::int64_t const gradients_bytes = needed_bytes + coming_bytes;
     if (coming_bytes > 0) {
-        words = " About " + about(whole_bytes) + " are needed once every parameter has a gradient.";
+        whole.with_gradients_bytes = rounded_up(gradients_bytes);
     }
     if (!has_updated_ && trainable_bytes_ > 0) {
-        words += " Adam's first step will add its state: about " +
-                 about(whole_bytes + kAdamStates * trainable_bytes_) + ".";
+        whole.with_optimizer_bytes = rounded_up(gradients_bytes + kAdamStates * trainable_bytes_);
+    }
+    return whole;
+}
+
+std::string StepEstimate::Whole::words() const {
+    if (is_stepping) {
+        return " About " + about(with_optimizer_bytes) +
+               " are needed once the optimizer that steps here has all its state.";
+    }
+    std::string words;
+    if (with_gradients_bytes > 0) {
+        words = " About " + about(with_gradients_bytes) +
+                " are needed once every parameter has a gradient.";
+    }
+    if (with_optimizer_bytes > 0) {
+        words +=
+            " Adam's first step will add its state: about " + about(with_optimizer_bytes) + ".";
     }
     return words;
 }

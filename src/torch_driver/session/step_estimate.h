@@ -29,10 +29,17 @@ class StepEstimate {
     void update_begins(std::int64_t needed_bytes, std::int64_t state_bytes);
     void update_ends() { update_bytes_ = 0; }
 
-    /// For a refusal that proved `needed_bytes`, on the thread that was refused: " About 24.0 MiB
-    /// (25165824 bytes) are needed once every parameter has a gradient.", and what Adam would add,
-    /// as long as no optimizer has stepped. Empty if that is no more.
-    [[nodiscard]] std::string words(std::int64_t needed_bytes, Phase phase) const;
+    /// What comes beside the `needed_bytes` that a refusal proved, on the thread that was refused.
+    struct Whole {
+        std::int64_t with_gradients_bytes = 0;  ///< as in Refusal
+        std::int64_t with_optimizer_bytes = 0;
+        bool is_stepping = false;  ///< the optimizer is the one that steps; else Adam, as a guess
+
+        /// " About 24.0 MiB (25165824 bytes) are needed once every parameter has a gradient.", and
+        /// what an optimizer adds. Empty if that is no more.
+        [[nodiscard]] std::string words() const;
+    };
+    [[nodiscard]] Whole whole(std::int64_t needed_bytes, Phase phase) const;
 
   private:
     std::atomic<std::int64_t> trainable_bytes_ = 0;

@@ -154,12 +154,38 @@ std::vector<OwnedKind> kinds_of(std::vector<std::string> const& names) {
     return kinds;
 }
 
+/// Python's mapping: the members' names.
+std::string json_of(Refusal const& refusal) {
+    auto const of_pool = [](PoolRefusal const& pool) {
+        return Json{{"state", name_of(pool.state)}, {"error", pool.error}};
+    };
+    Json const fields{
+        {"why", name_of(refusal.why)},
+        {"step", refusal.step},
+        {"phase", name_of(refusal.phase)},
+        {"asked_bytes", refusal.asked_bytes},
+        {"used_bytes", refusal.used_bytes},
+        {"limit_bytes", refusal.limit_bytes},
+        {"freed_bytes", refusal.freed_bytes},
+        {"needed_bytes", refusal.needed_bytes},
+        {"held_bytes", refusal.held_bytes},
+        {"with_gradients_bytes", refusal.with_gradients_bytes},
+        {"with_optimizer_bytes", refusal.with_optimizer_bytes},
+        {"host", of_pool(refusal.host)},
+        {"nvme", of_pool(refusal.nvme)},
+        {"opened_at", refusal.opened_at}};
+    return json_line(fields);
+}
+
 /// Thread  any; stopped on the thread that started it
 class SessionClass final : public torch::CustomClassHolder {
   public:
-    /// See read_options.
-    SessionClass(std::string const& options, std::int64_t device_bytes) {
-        SessionOptions const asked = read_options(options, device_bytes);
+    /// See read_options, and SessionOptions::opened_at.
+    SessionClass(
+        std::string const& options, std::int64_t device_bytes, std::string const& opened_at
+    ) {
+        SessionOptions asked = read_options(options, device_bytes);
+        asked.opened_at = opened_at;
         watch_optimizer_steps();
         try {
             session_ = Session::open(asked);
@@ -252,6 +278,11 @@ class SessionClass final : public torch::CustomClassHolder {
     std::tuple<std::string, std::string, std::string> report() {
         Report const report = opened()->report();
         return {to_table(report), to_json(report), to_html(report)};
+    }
+    /// As JSON; empty: none.
+    std::string last_refusal() {
+        std::optional<Refusal> const refusal = opened()->last_refusal();
+        return refusal ? json_of(*refusal) : "";
     }
     std::string explain(std::string const& module) { return opened()->explain(module); }
 
@@ -369,7 +400,7 @@ TORCH_LIBRARY(spillway, library) {
     library.def("policies", &list_policies);
     library.def("options", &list_options);
     library.class_<SessionClass>("Session")
-        .def(torch::init<std::string const&, std::int64_t>())
+        .def(torch::init<std::string const&, std::int64_t, std::string const&>())
         .def("own", &SessionClass::own)
         .def("owned_bytes", &SessionClass::owned_bytes)
         .def("start", &SessionClass::start)
@@ -378,6 +409,7 @@ TORCH_LIBRARY(spillway, library) {
         .def("begin_update", &SessionClass::begin_update)
         .def("end_update", &SessionClass::end_update)
         .def("report", &SessionClass::report)
+        .def("last_refusal", &SessionClass::last_refusal)
         .def("explain", &SessionClass::explain)
         .def("write_timeline", &SessionClass::write_timeline)
         .def("close", &SessionClass::close);

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "memory/arena.h"
+#include "spillway/session_error.h"
 #include "torch_driver/allocator/allocator.h"
 #include "torch_driver/autograd/engine.h"
 #include "torch_driver/autograd/operator_name.h"
@@ -17,7 +18,6 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <string_view>
-#include <thread>
 #include <typeinfo>
 #include <utility>
 
@@ -40,6 +40,10 @@ bool is_python_function() {
     return std::string_view(typeid(ran).name()).find("PyNode") != std::string_view::npos;
 }
 
+Refusal refusal_of(Error const& error) {
+    return error.refusal == nullptr ? Refusal{} : *error.refusal;
+}
+
 }  // namespace
 
 TorchSession::TorchSession(
@@ -48,7 +52,9 @@ TorchSession::TorchSession(
     LoopOptions loop,
     SessionOptions const& options
 )
-    : device_(std::move(device.device)),
+    : face_(options.face),
+      opened_at_(options.opened_at),
+      device_(std::move(device.device)),
       pool_limit_(std::move(device.pool_limit)),
       blocks_(device_, device.place),
       owned_(device_, device.place.device),
@@ -210,10 +216,7 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook, bool is_of_torch) {
         }
     }
     report_backward_order();
-    while (!SavedTensors::is_reported(hook)
-    ) {  // another thread is in the middle of saving it first
-        std::this_thread::yield();
-    }
+    SavedTensors::wait_until_reported(hook);
     WithoutPythonLock without_lock(!is_of_torch && is_python_function());
     return wait_for(value, &hook, is_of_torch, without_lock);
 }
@@ -240,9 +243,14 @@ at::Tensor TorchSession::wait_for(
         Result<void> const there = loop_->need(value);
         if (!there.ok()) {
             if (there.error().code == Errc::out_of_memory) {
-                refuse(there.error().message());
+                refuse(there.error().message(), refusal_of(there.error()));
             }
-            TORCH_CHECK(false, place(), ": ", there.error().message());
+            throw ReloadError(
+                {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)},
+                place() + ": " + there.error().message(),
+                loop_->step(),
+                loop_->current_phase()
+            );
         }
         at::Tensor tensor = saved_.tensor_of(value, hook, is_of_torch);
         if (tensor.defined()) {
@@ -256,18 +264,31 @@ at::Tensor TorchSession::wait_for(
     }
 }
 
-void TorchSession::refuse(std::string const& why) {
+void TorchSession::refuse(std::string const& why, Refusal refusal) {
     bool const is_left = !use_.caps_from_open() && !use_.is_in_use();
     if (!use_.is_entered() && use_.is_in_use()) {  // a backward's error keeps its graph
         use_.lapse();
     }
-    Refusal const refused = loop_->last_refusal().value_or(Refusal{});
+    refusal.step = loop_->step();
+    refusal.phase = loop_->current_phase();
+    if (refusal.why != NoRoom::outer_full) {
+        refusal.opened_at = opened_at_;
+    }
+    StepEstimate::Whole const whole = estimate_.whole(refusal.needed_bytes, refusal.phase);
+    refusal.with_gradients_bytes = whole.with_gradients_bytes;
+    refusal.with_optimizer_bytes = whole.with_optimizer_bytes;
+    {
+        MutexLock const lock(refusal_mutex_);
+        last_refusal_ = refusal;
+    }
     raise_out_of_memory(
         {.place = is_left ? "after the forward of step " + std::to_string(loop_->step()) : place(),
          .why = why,
-         .estimate = estimate_.words(refused.needed_bytes, loop_->current_phase()),
+         .estimate = whole.words(),
+         .face = face_,
          .caps_from_open = use_.caps_from_open(),
-         .is_left = is_left},
+         .is_left = is_left,
+         .refusal = std::move(refusal)},
         *device_
     );
 }
@@ -277,9 +298,10 @@ void TorchSession::make_room_until(std::int64_t size_bytes, c10::function_ref<bo
         Result<void> const room = loop_->make_room(device_->rounded(size_bytes));
         if (!room.ok()) {
             see_need(device_->rounded(size_bytes));
-            std::string const of_lender = budget_.refusal(size_bytes);
-            std::string const why = of_lender.empty() ? room.error().message() : of_lender;
-            refuse(current_operator() + ' ' + why);
+            std::optional<Refusal> const of_lender = budget_.refusal(size_bytes);
+            std::string const why =
+                of_lender ? words_of(*of_lender, face_) : room.error().message();
+            refuse(current_operator() + ' ' + why, of_lender.value_or(refusal_of(room.error())));
         }
     }
     see_need(0);
@@ -367,6 +389,11 @@ void TorchSession::exact(bool on) {
     if (codec_choice_) {
         codec_choice_->exact(on);
     }
+}
+
+std::optional<Refusal> TorchSession::last_refusal() {
+    MutexLock const lock(refusal_mutex_);
+    return last_refusal_;
 }
 
 bool TorchSession::make_room(std::int64_t size_bytes) {

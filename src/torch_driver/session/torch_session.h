@@ -79,7 +79,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     // For allocators.
     /// Calls `try_once` until it succeeds, with room made after each failure.
     ///
-    /// Throws  c10::OutOfMemoryError: nothing more can leave
+    /// Throws  OutOfBudget: nothing more can leave
     void make_room_until(std::int64_t size_bytes, c10::function_ref<bool()> try_once);
     [[nodiscard]] void* allocate(std::int64_t size_bytes);
     /// As SessionUse::caps.
@@ -102,6 +102,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     }
     [[nodiscard]] bool make_room(std::int64_t size_bytes) override;
     [[nodiscard]] bool make_room_for_another(std::int64_t size_bytes) override;
+    [[nodiscard]] std::string const& opened_at() const override { return opened_at_; }
 
     // For the public Session.
     [[nodiscard]] std::shared_ptr<Device> const& device() const { return device_; }
@@ -114,7 +115,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     );
     [[nodiscard]] OwnedStorages const& owned() const { return owned_; }
     [[nodiscard]] Report report();
-    [[nodiscard]] std::optional<Refusal> last_refusal() { return loop_->last_refusal(); }
+    [[nodiscard]] std::optional<Refusal> last_refusal();
     /// An optimizer's step begins, which will allocate `state_bytes` that stay; 0: not known.
     void update_begins(std::int64_t state_bytes) {
         estimate_.update_begins(needed_bytes_, state_bytes);
@@ -136,8 +137,10 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     [[nodiscard]] std::unordered_map<ValueId, std::string> modules() {
         return saved_.log().modules();
     }
-    [[noreturn]] void refuse(std::string const& why);
+    [[noreturn]] void refuse(std::string const& why, Refusal refusal);
 
+    Face const face_;
+    std::string const opened_at_;
     std::shared_ptr<Device> device_;
     std::shared_ptr<void> pool_limit_;
     DeviceBlocks const blocks_;
@@ -153,6 +156,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     PeakWatch peak_;
     Mutex owned_mutex_;
     OwnedBytes owned_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_){};  ///< when they were told last
+    Mutex refusal_mutex_;
+    std::optional<Refusal> last_refusal_ SPILLWAY_GUARDED_BY(refusal_mutex_);
     std::atomic<std::int64_t> saved_count_{0};
     std::atomic<std::int64_t> passed_count_{0};
     std::atomic<std::int64_t> needed_bytes_{0};  ///< Report::device_needed_bytes

@@ -29,6 +29,8 @@ def train(model: torch.nn.Module, batches: list[torch.Tensor], scratch: Path) ->
     why: str = session.explain("layers.0")
     session.timeline(scratch / "run.json")
     print(why)
+    refusal: dict[str, Any] | None = session.last_refusal
+    print(refusal["needed_bytes"] if refusal else "it fitted")
     report = session.report()
     session.close()
     return report
