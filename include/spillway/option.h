@@ -19,7 +19,7 @@
 
 namespace spillway {
 
-/// Why a value cannot be an option's.
+/// Why an option value was rejected.
 struct OptionFault {
     enum class Code : std::uint8_t {
         unreadable,  ///< its text is none of the option's type

@@ -113,8 +113,8 @@ std::optional<OptionFault> check_choice(Option const& option, std::string const&
     }
     std::string const why =
         option.type == OptionType::policy
-            ? fmt::format("'{}' is no policy; known are {}", text, policy_names())
-            : fmt::format("'{}' is no choice; it is {}", text, fmt::join(choices, " or "));
+            ? fmt::format("unknown policy '{}'; choose from {}", text, policy_names())
+            : fmt::format("unknown value '{}'; choose {}", text, fmt::join(choices, " or "));
     return fault(option, why);
 }
 
@@ -147,7 +147,8 @@ std::vector<std::string_view> choices_of(Option const& option) {
 }
 
 std::string describe(Option const& option, Face face, Markup markup) {
-    std::string help = named(option.help, face, markup);
+    bool const is_python = face == Face::python && !option.python_help.empty();
+    std::string help = named(is_python ? option.python_help : option.help, face, markup);
     if (option.type == OptionType::policy) {
         return help + ": " + describe_policies(face, markup);
     }
@@ -188,9 +189,7 @@ std::optional<OptionFault> read_option(
         std::string_view const share = option.share_of == ShareOf::nothing ? "" : " or '80%'";
         return fault(
             option,
-            fmt::format(
-                "'{}' is no room for anything; write bytes, such as '16GiB'{}", text, share
-            ),
+            fmt::format("'{}' must be greater than 0; write bytes, such as '16GiB'{}", text, share),
             Code::zero
         );
     }

@@ -380,15 +380,16 @@ class Refusals(Train):
         net = model()
         self.refused(spillway.BudgetError, "device_budget: ", self.open, net, "12")
         for none in (0, "", None):
-            no_budget = self.refused(spillway.OptionError, "bytes are wanted", self.open, net, none)
+            no_budget = self.refused(spillway.OptionError, "expected bytes", self.open, net, none)
             self.assertNotIsInstance(no_budget, torch.OutOfMemoryError, "a smaller batch would not help")
         for odd in (float("nan"), float("inf"), 0.5, True, object()):
             with self.assertRaisesRegex(spillway.OptionError, "device_budget: "):
                 self.open(net, odd)
         for odd in ("0.5", "0%", "0MiB"):
-            with self.assertRaisesRegex(spillway.OptionError, "device_budget: .* is no room for anything"):
+            with self.assertRaisesRegex(spillway.OptionError, "device_budget: .* must be greater than 0"):
                 self.open(net, odd)
-        for folder, why in (("", "the name of the folder is empty"), (5, "a folder is wanted, not 5"), (b"/", "a folder is")):
+        for folder, why in (("", "the path of the folder is empty"), (5, "expected the path of a folder, got 5"),
+                            (b"/", "expected the path of a folder")):
             with self.assertRaisesRegex(spillway.OptionError, f"nvme: {why}"):
                 self.open(net, nvme=folder)
         self.open(net, numpy.int64(64 << 20)).close()
@@ -396,14 +397,14 @@ class Refusals(Train):
         self.assertNotIsInstance(much, torch.OutOfMemoryError, "a smaller batch would not help")
         self.refused(spillway.BudgetError, "nvme_budget: it needs nvme=, which is not given", self.open, net, nvme=None,
                      nvme_budget="1GiB")
-        nothing = self.refused(spillway.OptionError, "nvme_budget: '0' is no room", self.open, net, nvme_budget=0)
+        nothing = self.refused(spillway.OptionError, "nvme_budget: '0' must be greater than 0", self.open, net, nvme_budget=0)
         self.assertNotIsInstance(nothing, torch.OutOfMemoryError, "a smaller batch would not help")
         self.open(net, host_budget=0).close()
-        for wrong, what in ((None, "model: a torch.nn.Module is wanted, not NoneType"), (len, "model: ")):
+        for wrong, what in ((None, "model: expected a torch.nn.Module, got NoneType"), (len, "model: ")):
             self.refused(spillway.OptionError, what, self.open, wrong)
         self.refused(spillway.OptionError, "optimizer: ", self.open, net, optimizer="adam")
         self.refused(spillway.OptionError, "optimizer: ", self.open, net, optimizer=net.parameters())
-        self.refused(spillway.OptionError, "policy: a name is wanted, not None", self.open, net, policy=None)
+        self.refused(spillway.OptionError, "policy: expected a name, got None", self.open, net, policy=None)
         self.refused(spillway.OptionError, "nvme: ", self.open, net, nvme=self.folder + "/absent")
         self.refused(spillway.OptionError, "policy: ", self.open, net, policy="best")
         self.assertTrue(issubclass(spillway.BudgetError, torch.OutOfMemoryError))

@@ -36,8 +36,8 @@ void raise_out_of_memory(RefusedAllocation const& refused, Device const& device)
             ? "The session was left, and its budget holds for this thread as long as what it "
               "recorded lives (a loss, an output, an error's traceback). "
             : "",
-        "A step under a larger budget tells the smallest that does: device_needed_bytes in "
-        "report() (this is the budget of a Spillway session",
+        "Run one step with a larger budget: device_needed_bytes in its report is the smallest that "
+        "works (this is the budget of a Spillway session",
         refused.caps_from_open ? "" : ", which session.close() ends",
         ", not the machine's memory; tools that try a smaller batch look for: ",
         words_of_finders(device),
