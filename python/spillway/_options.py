@@ -101,8 +101,8 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
     """`given`, by option, as JSON can hold it; None: not given."""
     types = {option.name: option.type for option in options()}
     read_so_far = {name: _READERS[types[name]](name, value) for name, value in given.items()}
-    if (read_so_far["device_budget"] or "0").strip() == "0":
-        raise OptionError("device_budget", f"bytes are wanted, such as '16GiB' or '80%', not {given['device_budget']!r}; to only "
+    if read_so_far["device_budget"] is None:
+        raise OptionError("device_budget", f"expected bytes, such as '16GiB' or '80%', got {given['device_budget']!r}; to only "
                                            "measure what training takes, give more than it can take ('1TiB')")
     return read_so_far
 

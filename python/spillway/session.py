@@ -258,8 +258,7 @@ class Session:
             _call(self._runtime.close)  # or it would cap what runs while the error is handled
             self._is_closed = True
             raise
-        has_host = (options["host_budget"] or "0").strip() != "0"
-        if device.type == "cpu" and nvme is None and not has_host and self._moves(policy):
+        if not _call(self._runtime.has_tiers) and self._moves(policy):
             self._warn_of_no_place()
         _update.watch(self)
 

@@ -187,9 +187,18 @@ std::optional<OptionFault> read_option(
     }
     if (is_size && *number == 0 && option.least > 0) {
         std::string_view const share = option.share_of == ShareOf::nothing ? "" : " or '80%'";
+        std::string_view const measure =
+            option.share_of == ShareOf::device_memory
+                ? "; to only measure what training takes, give more than it can take ('1TiB')"
+                : "";
         return fault(
             option,
-            fmt::format("'{}' must be greater than 0; write bytes, such as '16GiB'{}", text, share),
+            fmt::format(
+                "'{}' must be greater than 0; write bytes, such as '16GiB'{}{}",
+                text,
+                share,
+                measure
+            ),
             Code::zero
         );
     }

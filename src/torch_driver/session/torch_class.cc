@@ -185,6 +185,7 @@ class SessionClass final : public torch::CustomClassHolder {
     /// See read_options.
     SessionClass(std::string const& options, std::int64_t device_bytes) {
         SessionOptions const asked = read_options(options, device_bytes);
+        has_tiers_ = asked.host_budget_bytes > 0 || !asked.nvme.empty();
         watch_optimizer_steps();
         try {
             session_ = Session::open(asked);
@@ -192,6 +193,9 @@ class SessionClass final : public torch::CustomClassHolder {
             refuse(bad);
         }
     }
+
+    /// Whether saved tensors have somewhere to move to.
+    [[nodiscard]] bool has_tiers() const { return has_tiers_; }
 
     /// `kinds` as kOwnedKindNames has them.
     void own(
@@ -337,6 +341,7 @@ class SessionClass final : public torch::CustomClassHolder {
     std::shared_ptr<Updates> const updates_ = std::make_shared<Updates>();
     std::shared_ptr<int> entry_;  ///< stands for it in the list of the thread that is in it
     std::int64_t step_ = 0;
+    bool has_tiers_ = false;
     bool steps_are_reported_ = false;
 };
 
@@ -392,6 +397,7 @@ TORCH_LIBRARY(spillway, library) {
     library.def("options", &list_options);
     library.class_<SessionClass>("Session")
         .def(torch::init<std::string const&, std::int64_t>())
+        .def("has_tiers", &SessionClass::has_tiers)
         .def("own", &SessionClass::own)
         .def("owned_bytes", &SessionClass::owned_bytes)
         .def("start", &SessionClass::start)
