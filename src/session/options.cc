@@ -7,6 +7,7 @@
 #include "session/codec_rule.h"
 #include "spillway/limits.h"
 #include "spillway/option.h"
+#include "tier/block_file.h"
 #include "trace/tensor_class.h"
 
 #include <fmt/format.h>
@@ -35,18 +36,9 @@ OptionFault fault(Option const& option, std::string why, Code code = Code::refus
 /// `words` with every "`member`" as `face` names that option.
 std::string named(std::string_view words, Face face, Markup markup) {
     std::string_view const mark = markup == Markup::markdown ? "`" : "";
-    std::string shown;
-    bool is_name = false;
-    while (true) {
-        std::size_t const end = words.find('`');
-        std::string_view const part = words.substr(0, end);
-        shown += is_name ? fmt::format("{0}{1}{0}", mark, option_name(part, face)) : part;
-        if (end == std::string_view::npos) {
-            return shown;
-        }
-        words.remove_prefix(end + 1);
-        is_name = !is_name;
-    }
+    return with_option_names(words, [=](std::string_view name) {
+        return fmt::format("{0}{1}{0}", mark, option_name(name, face));
+    });
 }
 
 /// "online (what leaves is chosen as it runs); with --lossy: ..."
@@ -238,6 +230,10 @@ std::string why_not_written(std::string const& path) {
     }
     bool const is_writable = ::access(folder.c_str(), W_OK | X_OK) == 0;
     return is_writable ? "" : "folder '" + folder + "': " + std::strerror(errno);
+}
+
+std::string why_no_tier_in(std::string const& folder, bool allow_tmpfs) {
+    return why_no_block_file_in(folder, allow_tmpfs);
 }
 
 Result<std::string> codecs_of_classes(std::span<std::pair<std::string, std::string> const> classes

@@ -5,6 +5,9 @@
 #include "spillway/option.h"
 
 #include <gtest/gtest.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
+#include <unistd.h>
 
 #include <limits>
 
@@ -131,6 +134,22 @@ TEST(Options, files_that_cannot_be_written_are_refused_before_their_time) {
             path = "a_file_that_is_not_there";
             EXPECT_EQ(checked(options), "");
         }
+    }
+}
+
+TEST(Options, a_folder_that_takes_no_tensors_says_why_and_the_way_out) {
+    EXPECT_EQ(why_no_tier_in(".", true), "");
+    EXPECT_EQ(why_no_tier_in("/no/such/folder", true), "does not exist (it is not created)");
+    EXPECT_EQ(why_no_tier_in("/proc/self/exe", true), "is not a folder");
+    struct statfs system {};
+    bool const has_memory = ::statfs("/dev/shm", &system) == 0 && system.f_type == TMPFS_MAGIC &&
+                            ::access("/dev/shm", W_OK | X_OK) == 0;
+    if (has_memory) {
+        EXPECT_EQ(
+            with_option_names(why_no_tier_in("/dev/shm", false), Face::program),
+            "is memory (tmpfs), not a disk; use a folder on a disk, or set --nvme-allow-tmpfs"
+        );
+        EXPECT_EQ(why_no_tier_in("/dev/shm", true), "");
     }
 }
 
