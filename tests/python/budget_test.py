@@ -73,7 +73,7 @@ class Budget(same_bits.Case):
                     self.step(needed - PAGE, make, optimizer)
 
     def test_a_refusal_says_how_to_learn_the_rest(self):
-        with self.assertRaisesRegex(torch.OutOfMemoryError, "device_needed_bytes in report()") as raised:
+        with self.assertRaisesRegex(torch.OutOfMemoryError, "device_needed_bytes in its report") as raised:
             self.step("6MiB")
         proven = int(re.search(r"[(](\d+) bytes[)]", str(raised.exception)).group(1))
         needed = self.step("1TiB")
