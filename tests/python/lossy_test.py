@@ -226,7 +226,7 @@ for session in (open(), open()):
         self.refused("codec: ", policy="qpo", lossy=True, codec="weights=affine4")
         self.refused("codec: expected a name or a mapping such as {'attention': 'affine8'}, got 4", policy="qpo", lossy=True, codec=4)
         self.refused("lossy: expected True or False, got 1", policy="qpo", lossy=1)
-        self.refused("nonfinite: 'zero'", policy="qpo", lossy=True, nonfinite="zero")
+        self.refused("nonfinite: unknown value 'zero'", policy="qpo", lossy=True, nonfinite="zero")
         torch.use_deterministic_algorithms(True)
         self.addCleanup(torch.use_deterministic_algorithms, False)
         self.refused("lossy: lossy codecs cannot be used with deterministic algorithms", policy="qpo", lossy=True)
