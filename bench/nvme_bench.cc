@@ -178,7 +178,7 @@ int main_of(std::vector<std::string> const& arguments) {
         } else if (flag == "--size") {
             settings.size_bytes = *size;
         } else if (flag == "--io") {
-            settings.tier.block_bytes = *size;
+            settings.tier.piece_bytes = *size;
         } else if (flag == "--depth") {
             settings.tier.queue_depth = static_cast<int>(*size);
         } else if (flag == "--threads") {

@@ -76,6 +76,8 @@ std::string json(CodecSpeeds const& speeds) {
         );
     }
     nlohmann::ordered_json const all{
+        {"format", "spillway.codecs"},
+        {"version", 1},
         {"tensor_bytes", speeds.tensor_bytes},
         {"measured_bytes", speeds.measured_bytes},
         {"copy_bytes_per_s", std::round(speeds.copy_bytes_per_s)},

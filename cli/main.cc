@@ -62,9 +62,8 @@ int main(int count, char** words) {
         "Example: spillway train --device-budget 700MiB --nvme /scratch --steps 50\n"
         "Exit codes: 0 done, 1 failed, 2 a value that cannot be used, 130 after Ctrl-C"
     );
-    CLI::App& replay = *app.add_subcommand(
-        "replay", "Gives a recorded run's events to a fresh executor: does it answer as it did?"
-    );
+    CLI::App& replay =
+        *app.add_subcommand("replay", "Replays a recorded run and compares the commands");
     std::string record;
     replay.add_option("FILE", record, "of --flight-record or --record-events")->required();
     replay.footer("Exit codes: 0 the same commands, 1 others, 2 no such record");

@@ -132,14 +132,14 @@ void add_model(CLI::App& app, TrainOptions& options) {
     group.whole(
         "--sequence",
         options.sequence,
-        "tokens a sample",
+        "tokens per sample",
         {1, kMostTokens},
         "the preset's, else 1024"
     );
     group.whole(
         "--batch",
         options.batch,
-        "samples a micro-batch",
+        "samples per micro-batch",
         {1, kMostTokens},
         "1 with a preset, else 10"
     );
@@ -286,7 +286,7 @@ void add_output(CLI::App& app, TrainOptions& options) {
     group.word(
         "--resume",
         options.resume,
-        "checkpoint to go on from, to the last bit; wants the model's flags again",
+        "checkpoint to go on from, to the last bit; pass the same model flags",
         "DIR",
         "none"
     );

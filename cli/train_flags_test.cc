@@ -108,7 +108,8 @@ TEST(TrainFlags, what_cannot_be_is_named) {
     EXPECT_EQ(refused({"--nvme", ""}), "--nvme: '' is empty");
     EXPECT_EQ(
         refused({"--device-budget", "0"}),
-        "--device-budget: '0' is no room for anything; write bytes, such as '16GiB' or '80%'"
+        "--device-budget: '0' must be greater than 0; write bytes, such as '16GiB' or '80%'; "
+        "to only measure what training takes, give more than it can take ('1TiB')"
     );
 }
 

@@ -83,7 +83,7 @@ inline void add_flags(CLI::App& app, Settings& settings) {
     app.add_option("--device", settings.device, "cuda:0, or cpu");
     app.add_option("--precision", settings.precision, "bf16 or fp32");
     app.add_option("--batch", settings.batch, "samples a step");
-    app.add_option("--sequence", settings.sequence, "tokens a sample");
+    app.add_option("--sequence", settings.sequence, "tokens per sample");
     app.add_option("--steps", settings.steps, "measured ones")->check(CLI::PositiveNumber);
     app.add_option("--warmup", settings.warmup, "steps before them")->check(CLI::NonNegativeNumber);
     app.add_option("--budget", settings.budget_bytes, "Spillway's device bytes; 0: no cap");

@@ -19,7 +19,7 @@
 
 namespace spillway {
 
-/// Why a value cannot be an option's.
+/// Why an option value was rejected.
 struct OptionFault {
     enum class Code : std::uint8_t {
         unreadable,  ///< its text is none of the option's type
@@ -58,6 +58,10 @@ enum class Markup : std::uint8_t { plain, markdown };
 
 /// Why no file can be written at `path` when its time comes; empty: nothing is against it now.
 [[nodiscard]] std::string why_not_written(std::string const& path);
+
+/// Why saved tensors cannot move to `folder`, "is not a folder", with options in backticks; empty:
+/// nothing is against it now. The folder is not touched.
+[[nodiscard]] std::string why_no_tier_in(std::string const& folder, bool allow_tmpfs);
 
 /// SessionOptions::codecs of pairs of a class and its codec, {"attention", "affine8:group=64"}.
 ///

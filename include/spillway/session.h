@@ -97,7 +97,8 @@ class Session {
     /// `step` as it is given.
     void phase(Phase phase, std::int64_t step = 0);
 
-    /// While it is on, what is saved leaves without any loss, whatever was opened: to compare.
+    /// While it is on, what is saved leaves without any loss, regardless of the session's
+    /// options; for comparisons.
     void exact(bool on);
 
     /// Counts and caps nothing any more, whatever graphs still live. Those stay right.

@@ -26,8 +26,8 @@ struct TrainOptions {
     std::int64_t width = 0;     ///< model dimension
     std::int64_t hidden = 0;    ///< feed-forward dimension
     std::int64_t vocab_size = 0;
-    std::int64_t sequence = 0;  ///< tokens a sample
-    std::int64_t batch = 0;     ///< samples a micro-batch
+    std::int64_t sequence = 0;  ///< tokens per sample
+    std::int64_t batch = 0;     ///< samples per micro-batch
     double dropout = 0.0;
 
     // data

@@ -64,7 +64,7 @@ def _size(option: str, size: Any) -> str | None:
         with contextlib.suppress(TypeError):
             size = operator.index(size)  # numpy's integers, too
     if isinstance(size, bool) or not isinstance(size, (int, str, type(None))):
-        raise OptionError(option, f"bytes are wanted, as a number or as a text like '16GiB' or '80%', not {size!r}")
+        raise OptionError(option, f"expected bytes, as a number or as a text like '16GiB' or '80%', got {size!r}")
     return None if size in (None, "") else str(size)
 
 
@@ -74,18 +74,18 @@ def _integer(option: str, number: Any) -> int | None:
     with contextlib.suppress(TypeError):
         if not isinstance(number, bool):
             return operator.index(number)
-    raise OptionError(option, f"a whole number is wanted, not {number!r}")
+    raise OptionError(option, f"expected an integer, got {number!r}")
 
 
 def _toggle(option: str, is_on: Any) -> bool:
     if not isinstance(is_on, bool):
-        raise OptionError(option, f"True or False is wanted, not {is_on!r}")
+        raise OptionError(option, f"expected True or False, got {is_on!r}")
     return is_on
 
 
 def _name(option: str, name: Any) -> str:
     if not isinstance(name, str):
-        raise OptionError(option, f"a name is wanted, not {name!r}")
+        raise OptionError(option, f"expected a name, got {name!r}")
     return name
 
 
@@ -94,9 +94,9 @@ def _path(what: str) -> Callable[[str, Any], str | None]:
         if path is None:
             return None
         if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
-            raise OptionError(option, f"a {what} is wanted, not {path!r}")
+            raise OptionError(option, f"expected the path of a {what}, got {path!r}")
         if not os.fspath(path):
-            raise OptionError(option, f"the name of the {what} is empty; leave it out where there is to be none")
+            raise OptionError(option, f"the path of the {what} is empty; leave the option out for no {what}")
         return os.path.expanduser(os.fspath(path))
 
     return read
@@ -106,12 +106,12 @@ def _codecs(option: str, codecs: Any) -> str | dict[str, str] | None:
     if codecs is None or isinstance(codecs, str):
         return codecs
     if not isinstance(codecs, Mapping):
-        raise OptionError(option, f"a name is wanted, not {codecs!r}, or a mapping such as {{'attention': 'affine8'}}")
+        raise OptionError(option, f"expected a name or a mapping such as {{'attention': 'affine8'}}, got {codecs!r}")
     for tensor_class, codec in codecs.items():
         if not isinstance(tensor_class, str):
-            raise OptionError(option, f"the name of a class of tensors is wanted, not {tensor_class!r}")
+            raise OptionError(option, f"expected the name of a class of tensors, got {tensor_class!r}")
         if not isinstance(codec, str):
-            raise OptionError(option, f"'{tensor_class}': the name of a codec is wanted, not {codec!r}")
+            raise OptionError(option, f"'{tensor_class}': expected the name of a codec, got {codec!r}")
     return dict(codecs)
 
 
@@ -124,8 +124,8 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
     """`given`, by option, as JSON can hold it; None: not given."""
     types = {option.name: option.type for option in options()}
     read_so_far = {name: _READERS[types[name]](name, value) for name, value in given.items()}
-    if (read_so_far["device_budget"] or "0").strip() == "0":
-        raise OptionError("device_budget", f"bytes are wanted, such as '16GiB' or '80%', not {given['device_budget']!r}; to only "
+    if read_so_far["device_budget"] is None:
+        raise OptionError("device_budget", f"expected bytes, such as '16GiB' or '80%', got {given['device_budget']!r}; to only "
                                            "measure what training takes, give more than it can take ('1TiB')")
     return read_so_far
 

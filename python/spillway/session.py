@@ -113,10 +113,10 @@ def _address(tensor: torch.Tensor | None) -> int:
 
 def _check_types(model: object, optimizers: list[Any]) -> None:
     if not isinstance(model, torch.nn.Module):
-        raise OptionError("model", f"a torch.nn.Module is wanted, not {type(model).__name__}")
+        raise OptionError("model", f"expected a torch.nn.Module, got {type(model).__name__}")
     for optimizer in optimizers:
         if not hasattr(optimizer, "state"):
-            raise OptionError("optimizer", f"a torch.optim.Optimizer is wanted, or several, not {type(optimizer).__name__}")
+            raise OptionError("optimizer", f"expected one or several torch.optim.Optimizer, got {type(optimizer).__name__}")
 
 
 def _device_of(model: torch.nn.Module) -> torch.device:
@@ -159,8 +159,8 @@ class Session:
             determines the session's device.
         optimizer: One or several optimizers that are not from torch.optim, so that their state counts in the budget.
             Those from torch.optim count without it, wherever they step.
-        device_budget: hard cap on the bytes of the device that training may use; a share is of this machine's memory or
-            its cgroup's limit, in Python also of the GPU's memory [required].
+        device_budget: hard cap on the bytes of the device that training may use; a share is of the GPU's memory, or on
+            the CPU of this machine's memory or its cgroup's limit [required].
         host_budget: host memory where saved tensors may wait [0 on the CPU, half of the free host memory on a GPU].
         nvme: existing folder, on a disk, where saved tensors may wait [none].
         nvme_budget: most bytes to use in nvme; a share is of its free space [nine tenths of the free space].
@@ -258,8 +258,7 @@ class Session:
             _call(self._runtime.close)  # or it would cap what runs while the error is handled
             self._is_closed = True
             raise
-        has_host = (options["host_budget"] or "0").strip() != "0"
-        if device.type == "cpu" and nvme is None and not has_host and self._moves(policy):
+        if not _call(self._runtime.has_tiers) and self._moves(policy):
             self._warn_of_no_place()
         _update.watch(self)
 
@@ -389,8 +388,8 @@ class Session:
         """Not if the budget exceeds the machine's memory: such a session only measures."""
         limit = self._report_now()["device_limit_bytes"]
         if limit < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
-            self._warn("place", "this Spillway session has no place that saved tensors could leave for, so what does not fit in "
-                                "its budget stops the step; give it a folder on a disk (nvme='/scratch') or a host_budget")
+            self._warn("place", "this Spillway session has nowhere to move saved tensors, so a step over budget fails; "
+                                "give it a folder on a disk (nvme='/scratch') or a host_budget")
 
     def _warn_of_nothing_recorded(self) -> None:
         if self._entries == 0:

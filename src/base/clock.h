@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The clock of measured times: reports and traces.
+// The clock of measured times: reports and timelines.
 #pragma once
 
 #include <chrono>

@@ -38,6 +38,12 @@ std::string_view option_name(std::string_view cpp_name, Face face) {
 }
 
 std::string with_option_names(std::string_view words, Face face) {
+    return with_option_names(words, [face](std::string_view name) { return set_at(name, face); });
+}
+
+std::string with_option_names(
+    std::string_view words, std::function<std::string(std::string_view)> const& write
+) {
     std::string shown;
     while (!words.empty()) {
         std::size_t const begin = words.find('`');
@@ -46,7 +52,7 @@ std::string with_option_names(std::string_view words, Face face) {
             break;
         }
         shown += words.substr(0, begin);
-        shown += set_at(words.substr(begin + 1, end - begin - 1), face);
+        shown += write(words.substr(begin + 1, end - begin - 1));
         words.remove_prefix(end + 1);
     }
     return shown += words;

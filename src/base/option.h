@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -24,5 +25,10 @@ enum class Face : std::uint8_t {
 /// `words` with every "`member`" as the face says it: "`lossy`" is `lossy = true`, `lossy=True` or
 /// `--lossy`, "`nvme`" is `nvme`, `nvme=` or `--nvme`.
 [[nodiscard]] std::string with_option_names(std::string_view words, Face face);
+
+/// `words` with every "`member`" as `write` has it, which is given the member's name alone.
+[[nodiscard]] std::string with_option_names(
+    std::string_view words, std::function<std::string(std::string_view)> const& write
+);
 
 }  // namespace spillway

@@ -25,8 +25,10 @@ constexpr std::array kTable{
         .type = OptionType::bytes,
         .member = &SessionOptions::device_budget_bytes,
         .help = "hard cap on the bytes of the device that training may use; a share is of "
-                "this machine's memory or its cgroup's limit, in Python also of the GPU's "
-                "memory",
+                "this machine's memory or its cgroup's limit",
+        .python_help = "hard cap on the bytes of the device that training may use; a share is of "
+                       "the GPU's memory, or on the CPU of this machine's memory or its cgroup's "
+                       "limit",
         .otherwise = "no cap: nothing is moved",
         .python_otherwise = "required",
         .group = kBudget,

@@ -48,7 +48,8 @@ struct Option {
     std::string_view flag;    ///< of `spillway train`; empty: none
     OptionType type;
     OptionMember member;
-    std::string_view help;  ///< a clause
+    std::string_view help;              ///< a clause
+    std::string_view python_help = {};  ///< in Python; empty: as `help`
     /// What holds when it is not given; empty: the member's default tells.
     std::string_view otherwise = {};
     std::string_view python_otherwise = {};  ///< in Python; empty: as `otherwise`

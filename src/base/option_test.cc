@@ -33,5 +33,11 @@ TEST(Option, words_name_options_as_their_reader_sets_them) {
     EXPECT_EQ(with_option_names("one ` alone", Face::cpp), "one ` alone");
 }
 
+TEST(Option, names_in_words_are_written_as_one_likes) {
+    auto const write = [](std::string_view name) { return '<' + std::string(name) + '>'; };
+    EXPECT_EQ(with_option_names("`nvme` or `lossy`", write), "<nvme> or <lossy>");
+    EXPECT_EQ(with_option_names("one ` alone", write), "one ` alone");
+}
+
 }  // namespace
 }  // namespace spillway

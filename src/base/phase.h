@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The parts of a training step. Peaks, traces and messages are told by phase.
+// The parts of a training step. Peaks, timelines and messages are reported by phase.
 #pragma once
 
 #include <cstddef>

@@ -85,12 +85,12 @@ Result<std::shared_ptr<Arena>> Arena::open(ArenaOptions options) {
         return range.error();
     }
     std::shared_ptr<Arena> arena(new Arena(*range, options.limit_bytes), &Arena::release_handle);
-    Result<std::int64_t> const slot =
+    Result<std::int64_t> const entry =
         register_arena(arena.get(), range->first, range->pages * kArenaPageBytes);
-    if (!slot.ok()) {
-        return slot.error();
+    if (!entry.ok()) {
+        return entry.error();
     }
-    arena->slot_ = *slot;
+    arena->entry_ = *entry;
     return arena;
 }
 
@@ -143,8 +143,8 @@ Arena::Arena(Range const& range, std::int64_t limit_bytes)
       kept_pages_(range.pages) {}
 
 Arena::~Arena() {
-    if (slot_ >= 0) {
-        forget_arena(slot_);
+    if (entry_ >= 0) {
+        forget_arena(entry_);
     }
     for (auto const& [first, end] : {
              std::pair{std::int64_t{0}, slab_zone_.highest_page()},
@@ -184,7 +184,7 @@ void Arena::give_unused_addresses_back() {
     unpoison(std::max<std::int64_t>(kept, 0), slab_zone_.highest_page());
     unpoison(std::max(kept, range_.slab_pages), block_zone_.highest_page());
     unpoison(std::max(kept, range_.first_long_page), long_zone_.highest_page());
-    shorten_arena(slot_, kept * kArenaPageBytes);
+    shorten_arena(entry_, kept * kArenaPageBytes);
     std::byte* const rest = address(kept);
     ::munmap(rest, static_cast<std::size_t>(range_.mapped + range_.mapped_bytes - rest));
     kept_pages_ = kept;

@@ -129,7 +129,7 @@ class Arena {
     [[nodiscard]] std::int64_t page_of(void const* address) const;
 
     Range const range_;
-    std::int64_t slot_ = -1;  ///< in the process-wide registry
+    std::int64_t entry_ = -1;  ///< in the process-wide registry
 
     mutable Mutex guard_;
     std::int64_t limit_pages_ SPILLWAY_GUARDED_BY(guard_);

@@ -100,7 +100,7 @@ struct Report {
     std::int64_t nvme_load_busy_ns = 0;
     std::int64_t staging_bytes = 0;  ///< memory of the runtime's own for bytes under way
 
-    /// Values that left as they are because two savers read them for different ends, where one
+    /// Values that left as they are because two savers read them for different purposes, where one
     /// alone had a codec.
     std::int64_t raw_for_two_savers = 0;
     std::vector<CodecReport> codecs = {};  ///< by class and codec; empty where nothing was encoded

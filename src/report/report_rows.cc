@@ -164,7 +164,7 @@ void add_codecs(Rows& rows, Report const& report) {
         rows.row(
             "left raw",
             std::to_string(report.raw_for_two_savers),
-            "values that two savers read for different ends"
+            "values that two savers read for different purposes"
         );
     }
 }

@@ -41,14 +41,14 @@ struct Item {
 };
 
 /// Where a class is named: "group=64" is a codec's own.
-std::size_t end_of_name(std::string_view piece) {
-    std::size_t const equals = piece.find('=');
-    bool const is_codecs = equals == std::string_view::npos || piece.substr(0, equals) == "group" ||
-                           piece.substr(0, equals).find(':') != std::string_view::npos;
+std::size_t end_of_name(std::string_view item) {
+    std::size_t const equals = item.find('=');
+    bool const is_codecs = equals == std::string_view::npos || item.substr(0, equals) == "group" ||
+                           item.substr(0, equals).find(':') != std::string_view::npos;
     return is_codecs ? 0 : equals;
 }
 
-/// Commas separate items, and words of one codec: a piece begins an item where it names a class.
+/// Commas separate items, and words of one codec: a new item begins where a class is named.
 std::vector<Item> items_of(std::string_view text) {
     std::vector<Item> items;
     std::size_t begin = 0;

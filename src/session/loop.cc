@@ -53,7 +53,7 @@ Loop::Loop(
       ),
       executor_(options_.executor) {
     if (!options_.flight_record.empty()) {
-        recorder_.emplace(options_.executor);
+        flight_recorder_.emplace(options_.executor);
     }
 }
 
@@ -98,8 +98,8 @@ Usage Loop::usage() {
 void Loop::handle(Event const& event, std::vector<Command>& commands) {
     std::vector<Command> reply = executor_.on(event);
     all_on_device_ = executor_.all_on_device();
-    if (recorder_) {
-        recorder_->add(event, reply);
+    if (flight_recorder_) {
+        flight_recorder_->add(event, reply);
     }
     if (log_) {
         *log_ << to_text(event) << '\n';
@@ -192,9 +192,9 @@ void Loop::begin_step(std::int64_t step) {
         runner_.begin_step();
         take_queued(commands);
         accounting_.begin_step();
-        if (recorder_) {
+        if (flight_recorder_) {
             if (std::optional<ExecutorState> state = executor_.state()) {
-                recorder_->may_begin_at(std::move(*state));
+                flight_recorder_->may_begin_at(std::move(*state));
             }
         }
         handle(Begin{step}, commands);
@@ -419,10 +419,10 @@ bool Loop::make_room_for_another(std::int64_t size_bytes) {
 /// A step has failed: what led to it goes to the file.
 void Loop::write_flight_record() {
     MutexLock const lock(mutex_);
-    if (!recorder_) {
+    if (!flight_recorder_) {
         return;
     }
-    Result<void> const written = recorder_->write(options_.flight_record);
+    Result<void> const written = flight_recorder_->write(options_.flight_record);
     log_once(
         written.ok()
             ? "the last steps are in " + options_.flight_record + "; `spillway replay` reads it"

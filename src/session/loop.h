@@ -172,7 +172,7 @@ class Loop {
     Backlog backlog_ SPILLWAY_GUARDED_BY(mutex_);
     std::vector<ValueId> dropped_now_ SPILLWAY_GUARDED_BY(mutex_);  ///< empty between calls
     std::optional<std::ofstream> log_ SPILLWAY_GUARDED_BY(mutex_);
-    std::optional<FlightRecorder> recorder_ SPILLWAY_GUARDED_BY(mutex_);
+    std::optional<FlightRecorder> flight_recorder_ SPILLWAY_GUARDED_BY(mutex_);
 
     std::atomic<Phase> phase_ = Phase::setup;
     std::atomic<std::int64_t> step_ = 0;

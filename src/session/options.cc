@@ -7,6 +7,7 @@
 #include "session/codec_rule.h"
 #include "spillway/limits.h"
 #include "spillway/option.h"
+#include "tier/block_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -34,18 +35,9 @@ OptionFault fault(Option const& option, std::string why, Code code = Code::refus
 /// `words` with every "`member`" as `face` names that option.
 std::string named(std::string_view words, Face face, Markup markup) {
     std::string_view const mark = markup == Markup::markdown ? "`" : "";
-    std::string shown;
-    bool is_name = false;
-    while (true) {
-        std::size_t const end = words.find('`');
-        std::string_view const part = words.substr(0, end);
-        shown += is_name ? fmt::format("{0}{1}{0}", mark, option_name(part, face)) : part;
-        if (end == std::string_view::npos) {
-            return shown;
-        }
-        words.remove_prefix(end + 1);
-        is_name = !is_name;
-    }
+    return with_option_names(words, [=](std::string_view name) {
+        return fmt::format("{0}{1}{0}", mark, option_name(name, face));
+    });
 }
 
 /// "online (what leaves is chosen as it runs); with --lossy: ..."
@@ -103,8 +95,8 @@ std::optional<OptionFault> check_choice(Option const& option, std::string const&
     }
     std::string const why =
         option.type == OptionType::policy
-            ? fmt::format("'{}' is no policy; known are {}", text, policy_names())
-            : fmt::format("'{}' is no choice; it is {}", text, fmt::join(choices, " or "));
+            ? fmt::format("unknown policy '{}'; choose from {}", text, policy_names())
+            : fmt::format("unknown value '{}'; choose {}", text, fmt::join(choices, " or "));
     return fault(option, why);
 }
 
@@ -137,7 +129,8 @@ std::vector<std::string_view> choices_of(Option const& option) {
 }
 
 std::string describe(Option const& option, Face face, Markup markup) {
-    std::string help = named(option.help, face, markup);
+    bool const is_python = face == Face::python && !option.python_help.empty();
+    std::string help = named(is_python ? option.python_help : option.help, face, markup);
     if (option.type == OptionType::policy) {
         return help + ": " + describe_policies(face, markup);
     }
@@ -173,10 +166,17 @@ std::optional<OptionFault> read_option(
     }
     if (is_size && *number == 0 && option.least > 0) {
         std::string_view const share = option.share_of == ShareOf::nothing ? "" : " or '80%'";
+        std::string_view const measure =
+            option.share_of == ShareOf::device_memory
+                ? "; to only measure what training takes, give more than it can take ('1TiB')"
+                : "";
         return fault(
             option,
             fmt::format(
-                "'{}' is no room for anything; write bytes, such as '16GiB'{}", text, share
+                "'{}' must be greater than 0; write bytes, such as '16GiB'{}{}",
+                text,
+                share,
+                measure
             ),
             Code::zero
         );
@@ -217,6 +217,10 @@ std::string why_not_written(std::string const& path) {
     }
     bool const is_writable = ::access(folder.c_str(), W_OK | X_OK) == 0;
     return is_writable ? "" : "folder '" + folder + "': " + std::strerror(errno);
+}
+
+std::string why_no_tier_in(std::string const& folder, bool allow_tmpfs) {
+    return why_no_block_file_in(folder, allow_tmpfs);
 }
 
 Result<std::string> codecs_of_classes(std::span<std::pair<std::string, std::string> const> classes

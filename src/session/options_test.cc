@@ -5,6 +5,9 @@
 #include "spillway/option.h"
 
 #include <gtest/gtest.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
+#include <unistd.h>
 
 #include <limits>
 
@@ -69,7 +72,7 @@ TEST(Options, text_that_is_none_of_its_type_is_named) {
     EXPECT_NE(read("min_value_bytes", "10%", options).find("unreadable"), std::string::npos);
     EXPECT_EQ(
         read("nvme_budget_bytes", "0%", options),
-        "zero nvme_budget_bytes: '0%' is no room for anything; write bytes, such as '16GiB' or "
+        "zero nvme_budget_bytes: '0%' must be greater than 0; write bytes, such as '16GiB' or "
         "'80%'"
     );
     EXPECT_EQ(
@@ -95,10 +98,10 @@ TEST(Options, bounds_choices_and_needs_are_checked) {
     );
     EXPECT_EQ(
         checked({.policy = "best"}),
-        "policy: 'best' is no policy; known are online, keep_all and qpo"
+        "policy: unknown policy 'best'; choose from online, keep_all and qpo"
     );
     EXPECT_EQ(
-        checked({.nonfinite = "zero"}), "nonfinite: 'zero' is no choice; it is keep or refuse"
+        checked({.nonfinite = "zero"}), "nonfinite: unknown value 'zero'; choose keep or refuse"
     );
     EXPECT_EQ(checked({.rounding_seed = -1}), "");
     EXPECT_EQ(checked({.rank = -1}), "rank: rank= is negative: -1");
@@ -134,11 +137,32 @@ TEST(Options, files_that_cannot_be_written_are_refused_before_their_time) {
     }
 }
 
+TEST(Options, a_folder_that_takes_no_tensors_says_why_and_the_way_out) {
+    EXPECT_EQ(why_no_tier_in(".", true), "");
+    EXPECT_EQ(why_no_tier_in("/no/such/folder", true), "does not exist (it is not created)");
+    EXPECT_EQ(why_no_tier_in("/proc/self/exe", true), "is not a folder");
+    struct statfs system {};
+    bool const has_memory = ::statfs("/dev/shm", &system) == 0 && system.f_type == TMPFS_MAGIC &&
+                            ::access("/dev/shm", W_OK | X_OK) == 0;
+    if (has_memory) {
+        EXPECT_EQ(
+            with_option_names(why_no_tier_in("/dev/shm", false), Face::program),
+            "is memory (tmpfs), not a disk; use a folder on a disk, or set --nvme-allow-tmpfs"
+        );
+        EXPECT_EQ(why_no_tier_in("/dev/shm", true), "");
+    }
+}
+
 TEST(Options, help_names_options_as_its_reader_does) {
     Option const& rate = *find_option("nvme_rate_bytes_per_s");
     EXPECT_TRUE(describe(rate, Face::program).starts_with("limit --nvme"));
     EXPECT_TRUE(describe(rate, Face::python).starts_with("limit nvme"));
     EXPECT_TRUE(describe(rate, Face::program, Markup::markdown).starts_with("limit `--nvme`"));
+    std::string const budget = describe(*find_option("device_budget_bytes"), Face::program);
+    EXPECT_EQ(budget.find("GPU"), std::string::npos) << budget;
+    EXPECT_EQ(budget.find("Python"), std::string::npos) << budget;
+    std::string const in_python = describe(*find_option("device_budget_bytes"), Face::python);
+    EXPECT_NE(in_python.find("of the GPU's memory"), std::string::npos) << in_python;
     std::string const policies = describe(*find_option("policy"), Face::program);
     EXPECT_NE(policies.find(": online (what leaves"), std::string::npos) << policies;
     EXPECT_NE(policies.find("; with --lossy: qpo ("), std::string::npos) << policies;

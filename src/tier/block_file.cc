@@ -26,28 +26,6 @@ Error bad_folder(std::string const& folder, std::string_view why) {
     return Error{Errc::bad_argument, fmt::format("the folder '{}' {}", folder, why), ""};
 }
 
-Result<void> check_folder(std::string const& folder, bool allow_tmpfs) {
-    struct stat found {};
-    if (::stat(folder.c_str(), &found) != 0) {
-        if (errno == ENOENT) {
-            return bad_folder(folder, "does not exist (it is not created)");
-        }
-        return bad_folder(folder, std::generic_category().message(errno));
-    }
-    if (!S_ISDIR(found.st_mode)) {
-        return bad_folder(folder, "is not a folder");
-    }
-    struct statfs system {};
-    if (::statfs(folder.c_str(), &system) != 0) {
-        return bad_folder(folder, std::generic_category().message(errno));
-    }
-    bool const in_memory = system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
-    if (in_memory && !allow_tmpfs) {
-        return bad_folder(folder, "is memory (tmpfs), not a disk");
-    }
-    return {};
-}
-
 /// A nameless file; where the file system cannot make one, a named one that is unlinked at once.
 int open_nameless(std::string const& folder, int flags) {
     int const fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600);
@@ -144,10 +122,32 @@ Error transfer_error(std::string_view what, int error_number, std::string_view w
     return error;
 }
 
+std::string why_no_block_file_in(std::string const& folder, bool allow_tmpfs) {
+    struct stat found {};
+    if (::stat(folder.c_str(), &found) != 0) {
+        return errno == ENOENT ? "does not exist (it is not created)"
+                               : std::generic_category().message(errno);
+    }
+    if (!S_ISDIR(found.st_mode)) {
+        return "is not a folder";
+    }
+    if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+        return "is not writable";
+    }
+    struct statfs system {};
+    if (::statfs(folder.c_str(), &system) != 0) {
+        return std::generic_category().message(errno);
+    }
+    bool const in_memory = system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
+    return in_memory && !allow_tmpfs
+               ? "is memory (tmpfs), not a disk; use a folder on a disk, or set `nvme_allow_tmpfs`"
+               : "";
+}
+
 Result<BlockFile> BlockFile::make(Options const& options) {
-    Result<void> const folder = check_folder(options.folder, options.allow_tmpfs);
-    if (!folder.ok()) {
-        return folder.error();
+    std::string const why = why_no_block_file_in(options.folder, options.allow_tmpfs);
+    if (!why.empty()) {
+        return bad_folder(options.folder, why);
     }
     BlockFile file;
     if (options.direct) {

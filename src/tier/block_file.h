@@ -60,6 +60,10 @@ class AlignedBuffer {
 /// The same for a read or write that failed: never Errc::out_of_memory, which is a budget's word.
 [[nodiscard]] Error transfer_error(std::string_view what, int error_number, std::string_view where);
 
+/// Why `folder` takes no BlockFile, "is not a folder", with options in backticks; empty: nothing is
+/// against it now. The folder is not touched.
+[[nodiscard]] std::string why_no_block_file_in(std::string const& folder, bool allow_tmpfs);
+
 /// Thread  `grow` by one thread at a time; the others are const
 class BlockFile {
   public:

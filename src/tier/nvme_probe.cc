@@ -98,14 +98,14 @@ double round_trip_rate(IoRates const& rates) {
 }  // namespace
 
 Result<IoRates> measure_io(BlockFile const& file, IoShape shape, std::int64_t budget_ns) {
-    if (file.size_bytes() < shape.block_bytes) {
+    if (file.size_bytes() < shape.piece_bytes) {
         return Error{Errc::bad_argument, "the file is too short to measure", file.label()};
     }
     Result<std::unique_ptr<Ring>> ring = Ring::make(file.fd(), shape.queue_depth);
     if (!ring.ok()) {
         return ring.error();
     }
-    Result<AlignedBuffer> block = AlignedBuffer::make(shape.block_bytes);
+    Result<AlignedBuffer> block = AlignedBuffer::make(shape.piece_bytes);
     if (!block.ok()) {
         return block.error();
     }
@@ -149,8 +149,8 @@ IoShape probe_io(BlockFile const& file) {
     for (int const depth : {8, 32}) {
         attempt({kMiB, depth});
     }
-    for (std::int64_t const block_bytes : {kMiB / 2, 2 * kMiB}) {
-        attempt({block_bytes, best.queue_depth});
+    for (std::int64_t const piece_bytes : {kMiB / 2, 2 * kMiB}) {
+        attempt({piece_bytes, best.queue_depth});
     }
     return best;
 }

@@ -14,7 +14,7 @@ namespace spillway {
 
 /// The shape of I/O that a tier uses.
 struct IoShape {
-    std::int64_t block_bytes = std::int64_t{1} << 20;
+    std::int64_t piece_bytes = std::int64_t{1} << 20;
     int queue_depth = 16;
 
     bool operator==(IoShape const&) const = default;

@@ -49,7 +49,7 @@ TEST(NvmeProbeTest, the_probe_answers_with_a_shape_it_tries) {
     }
     IoShape const shape = probe_io(*file);
     EXPECT_TRUE(shape.queue_depth == 8 || shape.queue_depth == 16 || shape.queue_depth == 32);
-    EXPECT_TRUE(shape.block_bytes >= kMiB / 2 && shape.block_bytes <= 2 * kMiB);
+    EXPECT_TRUE(shape.piece_bytes >= kMiB / 2 && shape.piece_bytes <= 2 * kMiB);
 }
 
 TEST(NvmeProbeTest, a_disk_is_probed_once) {

@@ -35,11 +35,11 @@ class NvmeTier final : public Tier {
         NvmeOptions const& options,
         BlockFile file,
         std::int64_t capacity_bytes,
-        std::int64_t block_bytes,
+        std::int64_t piece_bytes,
         std::unique_ptr<IoEngine> engine
     )
         : name_(fmt::format("nvme {}", options.folder)),
-          block_bytes_(block_bytes),
+          piece_bytes_(piece_bytes),
           owner_(::getpid()),
           file_(std::move(file)),
           pool_(capacity_bytes, kBlockAlign),
@@ -79,7 +79,7 @@ class NvmeTier final : public Tier {
     [[nodiscard]] bool forked() const { return ::getpid() != owner_; }
 
     std::string const name_;
-    std::int64_t const block_bytes_;
+    std::int64_t const piece_bytes_;
     pid_t const owner_;
     ReservationTable entries_;
     Mutex place_guard_;
@@ -122,7 +122,7 @@ Result<std::int64_t> NvmeTier::take_entry(std::int64_t size_bytes) {
         return grown.error();
     }
     return entries_.add(
-        *first, size_bytes, pool_.rounded(size_bytes), pieces_of(size_bytes, block_bytes_)
+        *first, size_bytes, pool_.rounded(size_bytes), pieces_of(size_bytes, piece_bytes_)
     );
 }
 
@@ -228,11 +228,11 @@ TierCounters NvmeTier::counters() const {
 }
 
 Result<void> check(NvmeOptions const& options) {
-    std::int64_t const block = options.block_bytes;
+    std::int64_t const block = options.piece_bytes;
     if (block < 0 || block % kBlockAlign != 0 || block > kMostBlockBytes) {
         return Error{
             Errc::bad_argument,
-            fmt::format("block_bytes {} is no multiple of 4096 up to 64 MiB", block),
+            fmt::format("piece_bytes {} is no multiple of 4096 up to 64 MiB", block),
             ""};
     }
     if (options.queue_depth < 0 || options.queue_depth > kMostQueueDepth) {
@@ -259,12 +259,12 @@ Result<std::int64_t> capacity_of(NvmeOptions const& options, BlockFile const& fi
 /// What was asked for, and what the probe finds for the rest.
 IoShape shape_of(NvmeOptions const& options, BlockFile& file, std::int64_t capacity_bytes) {
     IoShape shape;
-    bool const measured = options.block_bytes == 0 && options.queue_depth == 0 && file.direct() &&
+    bool const measured = options.piece_bytes == 0 && options.queue_depth == 0 && file.direct() &&
                           !options.force_thread_pool;
     if (measured && capacity_bytes >= kSmallestProbed) {
         shape = probe_io_once(file);
     }
-    shape.block_bytes = options.block_bytes > 0 ? options.block_bytes : shape.block_bytes;
+    shape.piece_bytes = options.piece_bytes > 0 ? options.piece_bytes : shape.piece_bytes;
     shape.queue_depth = options.queue_depth > 0 ? options.queue_depth : shape.queue_depth;
     return shape;
 }
@@ -276,7 +276,7 @@ Result<std::unique_ptr<IoEngine>> make_engine(
         .fd = file.fd(),
         .direct = file.direct(),
         .label = file.label(),
-        .block_bytes = shape.block_bytes,
+        .piece_bytes = shape.piece_bytes,
         .queue_depth = shape.queue_depth};
     bool const forced = options.force_thread_pool || options.force_buffered;
     if (file.direct() && !forced) {
@@ -319,7 +319,7 @@ Result<std::unique_ptr<Tier>> open_nvme_tier(NvmeOptions const& options) {
         return engine.error();
     }
     return std::unique_ptr<Tier>(std::make_unique<NvmeTier>(
-        options, std::move(*file), *capacity, shape.block_bytes, std::move(*engine)
+        options, std::move(*file), *capacity, shape.piece_bytes, std::move(*engine)
     ));
 }
 

@@ -20,7 +20,7 @@ struct NvmeOptions {
     std::string folder;               ///< must exist; it is never created
     std::int64_t capacity_bytes = 0;  ///< 0: nine tenths of what is free there now
     bool allow_tmpfs = false;         ///< a folder in memory is refused without this
-    std::int64_t block_bytes = 0;     ///< bytes of one I/O, a multiple of 4096; 0: probed
+    std::int64_t piece_bytes = 0;     ///< bytes of one I/O, a multiple of 4096; 0: probed
     int queue_depth = 0;              ///< I/Os in flight each way; 0: probed
     bool force_thread_pool = false;   ///< for tests: as if io_uring was refused
     bool force_buffered = false;      ///< for tests: as if O_DIRECT was refused

@@ -27,7 +27,7 @@ Result<std::unique_ptr<IoEngine>> PreadPool::make(EngineOptions const& options) 
     made->workers_.resize(kThreads);
     for (Worker& worker : made->workers_) {
         if (options.direct) {
-            Result<AlignedBuffer> staging = AlignedBuffer::make(options.block_bytes);
+            Result<AlignedBuffer> staging = AlignedBuffer::make(options.piece_bytes);
             if (!staging.ok()) {
                 return staging.error();
             }
@@ -98,18 +98,18 @@ void PreadPool::run(Worker const& worker) {
 bool PreadPool::take_piece(Piece& piece) {
     turn_ = turn_ == Direction::store ? Direction::load : Direction::store;
     auto const mine = static_cast<std::size_t>(turn_);
-    Chain<FileTransfer>& lane = waiting_[mine].empty() ? waiting_[1 - mine] : waiting_[mine];
-    FileTransfer* const transfer = lane.front();
+    Chain<FileTransfer>& queue = waiting_[mine].empty() ? waiting_[1 - mine] : waiting_[mine];
+    FileTransfer* const transfer = queue.front();
     if (transfer == nullptr) {
         return false;
     }
     piece.transfer = transfer;
     piece.first = transfer->issued_bytes;
-    piece.size = std::min(options_.block_bytes, transfer->size_bytes - piece.first);
+    piece.size = std::min(options_.piece_bytes, transfer->size_bytes - piece.first);
     transfer->issued_bytes += piece.size;
     ++transfer->open_pieces;
     if (transfer->all_issued()) {
-        lane.pop();
+        queue.pop();
         transfer->queued = false;
     }
     return true;
@@ -120,7 +120,7 @@ void PreadPool::end_piece(Piece const& piece, Result<void> const& result) {
     --transfer.open_pieces;
     if (!result.ok()) {
         transfer.fail(result.error());
-        if (transfer.queued) {  // it is its lane's first: later pieces are not issued
+        if (transfer.queued) {  // it is its queue's first: later pieces are not issued
             waiting_[static_cast<std::size_t>(transfer.way)].pop();
             transfer.queued = false;
         }
@@ -162,7 +162,7 @@ Result<void> PreadPool::store(Piece const& piece, AlignedBuffer const& staging) 
     FileTransfer const& transfer = *piece.transfer;
     std::byte* memory = transfer.memory + piece.first;
     auto const size = static_cast<std::size_t>(piece.size);
-    transfer.checksums[piece.first / options_.block_bytes] = checksum_of({memory, size});
+    transfer.checksums[piece.first / options_.piece_bytes] = checksum_of({memory, size});
     std::int64_t io_size = piece.size;
     if (!in_place(piece)) {
         io_size = round_up(piece.size, kBlockAlign);
@@ -191,7 +191,7 @@ Result<void> PreadPool::load(Piece const& piece, AlignedBuffer const& staging) c
     if (!here) {
         std::memcpy(memory, staging.data(), size);
     }
-    if (checksum_of({memory, size}) != transfer.checksums[piece.first / options_.block_bytes]) {
+    if (checksum_of({memory, size}) != transfer.checksums[piece.first / options_.piece_bytes]) {
         return corrupt_piece(options_.label, offset, piece.size);
     }
     return {};

@@ -74,7 +74,7 @@ struct EngineOptions {
     int fd = -1;
     bool direct = true;  ///< addresses, offsets and sizes must be aligned
     std::string label;   ///< of the file, for errors
-    std::int64_t block_bytes = std::int64_t{1} << 20;  ///< of a piece; a multiple of kBlockAlign
+    std::int64_t piece_bytes = std::int64_t{1} << 20;  ///< of one I/O; a multiple of kBlockAlign
     int queue_depth = 16;                              ///< pieces in flight in each direction
 };
 

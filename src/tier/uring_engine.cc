@@ -56,7 +56,7 @@ Result<void> UringEngine::prepare() {
         return ring.error();
     }
     ring_ = std::move(ring).value();
-    Result<AlignedBuffer> staging = AlignedBuffer::make(kStagingBuffers * options_.block_bytes);
+    Result<AlignedBuffer> staging = AlignedBuffer::make(kStagingBuffers * options_.piece_bytes);
     if (!staging.ok()) {
         return staging.error();
     }
@@ -135,7 +135,7 @@ int UringEngine::buffer_holding(std::byte const* memory, std::int64_t size_bytes
 }
 
 std::byte* UringEngine::staging_at(int index) const {
-    return staging_.data() + index * options_.block_bytes;
+    return staging_.data() + index * options_.piece_bytes;
 }
 
 void UringEngine::run() {
@@ -159,8 +159,8 @@ void UringEngine::run() {
 
 bool UringEngine::can_stop() const {
     bool idle = !wake_armed_ && to_sum_.empty();
-    for (Lane const& lane : lanes_) {
-        idle = idle && lane.waiting.empty() && lane.in_flight == 0;
+    for (Queue const& queue : queues_) {
+        idle = idle && queue.waiting.empty() && queue.in_flight == 0;
     }
     return stop_seen_ && idle;
 }
@@ -168,7 +168,7 @@ bool UringEngine::can_stop() const {
 void UringEngine::take_inbox() {
     MutexLock const lock(guard_);
     while (FileTransfer* const transfer = inbox_.pop()) {
-        lane_of(transfer->way).waiting.push(transfer);
+        queue_of(transfer->way).waiting.push(transfer);
     }
     stop_seen_ = stopping_;
 }
@@ -182,9 +182,9 @@ void UringEngine::issue_all() {
 }
 
 bool UringEngine::issue_next(Direction way) {
-    Lane& lane = lane_of(way);
-    FileTransfer* const transfer = lane.waiting.front();
-    if (transfer == nullptr || lane.in_flight == options_.queue_depth || free_pieces_.empty()) {
+    Queue& queue = queue_of(way);
+    FileTransfer* const transfer = queue.waiting.front();
+    if (transfer == nullptr || queue.in_flight == options_.queue_depth || free_pieces_.empty()) {
         return false;
     }
     Piece& piece = *free_pieces_.front();
@@ -195,9 +195,9 @@ bool UringEngine::issue_next(Direction way) {
     piece.transfer = transfer;
     transfer->issued_bytes += piece.size;
     ++transfer->open_pieces;
-    ++lane.in_flight;
+    ++queue.in_flight;
     if (transfer->all_issued()) {
-        lane.waiting.pop();
+        queue.waiting.pop();
         transfer->queued = false;
     }
     add_to_ring(piece);
@@ -211,7 +211,7 @@ bool UringEngine::issue_next(Direction way) {
 bool UringEngine::set_up(Piece& piece, FileTransfer const& transfer) {
     piece = Piece{.next = piece.next};
     piece.first = transfer.issued_bytes;
-    piece.size = std::min(options_.block_bytes, transfer.size_bytes - piece.first);
+    piece.size = std::min(options_.piece_bytes, transfer.size_bytes - piece.first);
     piece.io_size = piece.size;
     if (!options_.direct) {
         return true;
@@ -296,7 +296,7 @@ bool UringEngine::retry(Piece& piece, std::int32_t result) {
 
 void UringEngine::end_io(Piece& piece) {
     FileTransfer& transfer = *piece.transfer;
-    --lane_of(transfer.way).in_flight;
+    --queue_of(transfer.way).in_flight;
     piece.io_ended = true;
     if (piece.staging >= 0) {
         if (transfer.way == Direction::load && !transfer.error) {
@@ -335,7 +335,7 @@ void UringEngine::sum(Piece const& piece) {
     }
     std::uint64_t const found =
         checksum_of({transfer.memory + piece.first, static_cast<std::size_t>(piece.size)});
-    std::uint64_t& kept = transfer.checksums[piece.first / options_.block_bytes];
+    std::uint64_t& kept = transfer.checksums[piece.first / options_.piece_bytes];
     if (transfer.way == Direction::store) {
         kept = found;
     } else if (kept != found) {
@@ -348,8 +348,8 @@ void UringEngine::end_piece(Piece& piece) {
     FileTransfer& transfer = *piece.transfer;
     free_pieces_.push(&piece);
     --transfer.open_pieces;
-    if (transfer.queued && transfer.error) {  // it is its lane's first: later ones are not issued
-        lane_of(transfer.way).waiting.pop();
+    if (transfer.queued && transfer.error) {  // it is its queue's first: later ones are not issued
+        queue_of(transfer.way).waiting.pop();
         transfer.queued = false;
     }
     if (!transfer.queued && transfer.open_pieces == 0) {

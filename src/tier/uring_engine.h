@@ -43,7 +43,7 @@ class UringEngine final : public IoEngine {
         bool io_ended = false;
         bool summed = false;
     };
-    struct Lane {
+    struct Queue {
         Chain<FileTransfer> waiting;
         int in_flight = 0;
     };
@@ -70,7 +70,7 @@ class UringEngine final : public IoEngine {
     [[nodiscard]] int buffer_holding(std::byte const* memory, std::int64_t size_bytes) const
         SPILLWAY_REQUIRES(guard_);
     [[nodiscard]] std::byte* staging_at(int index) const;
-    Lane& lane_of(Direction way) { return lanes_[static_cast<std::size_t>(way)]; }
+    Queue& queue_of(Direction way) { return queues_[static_cast<std::size_t>(way)]; }
 
     EngineOptions const options_;
     Fd wake_fd_;
@@ -86,7 +86,7 @@ class UringEngine final : public IoEngine {
     std::vector<Piece> pieces_;
     Chain<Piece> free_pieces_;
     Chain<Piece> to_sum_;
-    Lane lanes_[2];
+    Queue queues_[2];
 
     Mutex guard_;
     Chain<FileTransfer> inbox_ SPILLWAY_GUARDED_BY(guard_);

@@ -32,7 +32,7 @@ struct TraceValue {
     bool operator==(TraceValue const&) const = default;
 };
 
-/// One piece of the program: what it needs comes first, then `floor_bytes` and what it saves are
+/// One part of the program: what it needs comes first, then `floor_bytes` and what it saves are
 /// allocated, then it computes, and then values become unshared or are dropped.
 struct TracePoint {
     Phase phase = Phase::forward;

@@ -12,12 +12,7 @@
 #include "train/settings.h"
 
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
-#include <sys/vfs.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <string>
 
 namespace spillway::train {
@@ -39,37 +34,17 @@ void check_session(TrainOptions const& options) {
     }
 }
 
-// A file system that lives in memory moves nothing out of it.
-bool in_memory(std::string const& path) {
-    constexpr decltype(statfs::f_type) kTmpfs = 0x01021994;
-    constexpr decltype(statfs::f_type) kRamfs = 0x858458f6;
-    struct statfs status {};
-    return ::statfs(path.c_str(), &status) == 0 &&
-           (status.f_type == kTmpfs || status.f_type == kRamfs);
-}
-
-void check_nvme(std::string const& path, bool allow_memory) {
-    struct stat status {};
-    if (::stat(path.c_str(), &status) != 0) {
-        refuse("--nvme", path, std::string{std::strerror(errno)} + " (it is not created)");
-    }
-    if (!S_ISDIR(status.st_mode)) {
-        refuse("--nvme", path, "not a folder");
-    }
-    if (::access(path.c_str(), W_OK | X_OK) != 0) {
-        refuse("--nvme", path, std::strerror(errno));
-    }
-    if (!allow_memory && in_memory(path)) {
-        refuse(
-            "--nvme", path, "memory (tmpfs), not a disk; --nvme-allow-tmpfs takes it all the same"
-        );
+void check_nvme(SessionOptions const& session) {
+    std::string const why = why_no_tier_in(session.nvme, session.nvme_allow_tmpfs);
+    if (!why.empty()) {
+        refuse("--nvme", session.nvme, with_option_names(why, Face::program));
     }
 }
 
 void check_paths(TrainOptions const& options) {
     SessionOptions const& session = options.session;
     if (!session.nvme.empty()) {
-        check_nvme(session.nvme, session.nvme_allow_tmpfs);
+        check_nvme(session);
     }
     if (!options.json.empty()) {
         if (std::string const why = why_not_written(options.json); !why.empty()) {

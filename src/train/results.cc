@@ -128,6 +128,8 @@ std::string text_of(Results const& results) {
     Json const tokens_per_second =
         seconds > 0 ? Json(static_cast<double>(results.tokens_per_step) / seconds) : Json(nullptr);
     Json const all{
+        {"format", "spillway.train"},
+        {"version", 1},
         {"ok", results.ok},
         {"error", results.error.empty() ? Json(nullptr) : Json(results.error)},
         {"first_step", results.first_step},

@@ -22,6 +22,13 @@ TEST(results, losses_are_shortest_and_read_back_as_the_same_float) {
     EXPECT_NE(text_of(results).find("    0.1,"), std::string::npos);
 }
 
+TEST(results, the_format_and_its_version_come_first) {
+    auto const json = nlohmann::ordered_json::parse(text_of({}));
+    EXPECT_EQ(json.begin().key(), "format");
+    EXPECT_EQ(json["format"], "spillway.train");
+    EXPECT_EQ(json["version"], 1);
+}
+
 TEST(results, what_is_not_known_is_null) {
     auto const json = nlohmann::json::parse(text_of({}));
     for (char const* const name :

@@ -120,7 +120,7 @@ class FaultsBelowChecksum : public testing::TestWithParam<std::string> {
             {.folder = folder_.path(),
              .capacity_bytes = 8_MiB,
              .allow_tmpfs = true,
-             .block_bytes = 65536,
+             .piece_bytes = 65536,
              .queue_depth = 4,
              .force_buffered = GetParam() == "nvme_buffered"}
         );
@@ -200,7 +200,7 @@ TEST(FaultyTierTest, a_flipped_bit_on_disk_names_file_and_offset_of_its_piece) {
                       {.folder = folder.path(),
                        .capacity_bytes = 8_MiB,
                        .allow_tmpfs = true,
-                       .block_bytes = 65536,
+                       .piece_bytes = 65536,
                        .queue_depth = 4}
                   ))
             .value(),

@@ -57,7 +57,7 @@ NvmeOptions options_here(std::int64_t capacity_bytes) {
         .folder = scratch().path(),
         .capacity_bytes = capacity_bytes,
         .allow_tmpfs = in_memory(scratch().path()),
-        .block_bytes = kBlock,
+        .piece_bytes = kBlock,
         .queue_depth = 4};
 }
 
@@ -292,7 +292,7 @@ TEST(NvmeTierTest, a_disk_that_is_fuller_than_the_capacity_says_so_and_goes_on) 
 
 TEST(NvmeTierTest, bad_shapes_of_io_are_refused) {
     for (std::int64_t const block : {std::int64_t{-4096}, std::int64_t{1000}, 128_MiB}) {
-        EXPECT_FALSE(open_nvme_tier({.folder = scratch().path(), .block_bytes = block}).ok());
+        EXPECT_FALSE(open_nvme_tier({.folder = scratch().path(), .piece_bytes = block}).ok());
     }
     EXPECT_FALSE(open_nvme_tier({.folder = scratch().path(), .queue_depth = -1}).ok());
 }

@@ -123,7 +123,7 @@ class Paths(InFolder):
         self.folder.chmod(0o755 if nobody else 0o555)
         self.addCleanup(self.folder.chmod, 0o755)
         self.refused("--data", "closed", "Permission denied", user=nobody)
-        self.refused("--nvme", self.path(""), "Permission denied", user=nobody)
+        self.refused("--nvme", self.path(""), "is not writable", user=nobody)
         self.refused("--json", "out.json", "Permission denied", user=nobody)
         self.refused("--checkpoint", "ckpt", "Permission denied", user=nobody)
 
@@ -148,7 +148,7 @@ class Paths(InFolder):
         folders = [where for _, where, kind, *_ in mounts if kind == "tmpfs" and os.access(where, os.W_OK)]
         if not folders:
             self.skipTest("no tmpfs that can be written is mounted here")
-        self.refused("--nvme", folders[0], "--nvme-allow-tmpfs")
+        self.refused("--nvme", folders[0], "is memory (tmpfs), not a disk; use a folder on a disk, or set --nvme-allow-tmpfs")
 
     def test_places_for_results_that_are_none(self):
         pathlib.Path(self.path("home")).mkdir()
@@ -184,7 +184,7 @@ class Budgets(InFolder):
                                    ["the host budget is full", "a larger --host-budget, --nvme FOLDER"])
         self.assertNotIn("NVMe budget", said)
         self.assertNotIn("report()", said, "which the program has not")
-        self.assertIn("a larger --device-budget prints the smallest that does", said)
+        self.assertIn("a larger --device-budget prints the smallest that works", said)
         self.assertEqual(said.count("step 1, "), 1)
 
     def test_one_that_no_plan_can_meet_names_flag_step_and_bytes(self):

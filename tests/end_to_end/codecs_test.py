@@ -29,6 +29,7 @@ class Codecs(InFolder):
         done = self.run_program("codecs", "--json", "codecs.json")
         self.assertEqual(done.returncode, 0, done.stderr)
         told = json.loads(pathlib.Path(self.path("codecs.json")).read_text())
+        self.assertEqual((told["format"], told["version"]), ("spillway.codecs", 1))
         rows = {row["codec"]: row for row in told["codecs"]}
         self.assertGreater(told["copy_bytes_per_s"], 0)
         self.assertEqual(rows["affine4"]["encoded_bytes"], 147520)

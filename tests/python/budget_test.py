@@ -73,7 +73,7 @@ class Budget(same_bits.Case):
                     self.step(needed - PAGE, make, optimizer)
 
     def test_a_refusal_says_how_to_learn_the_rest(self):
-        with self.assertRaisesRegex(torch.OutOfMemoryError, "device_needed_bytes in report()"):
+        with self.assertRaisesRegex(torch.OutOfMemoryError, "device_needed_bytes in its report"):
             self.step("6MiB")
         proven = self.sessions[-1].last_refusal["needed_bytes"]
         needed = self.step("1TiB")
@@ -157,8 +157,9 @@ class Budget(same_bits.Case):
 
     def test_a_place_that_was_forgotten_is_said_at_the_opening(self):
         model = torch.nn.Linear(2, 2)
-        with self.assertWarnsRegex(spillway.SpillwayWarning, r"nvme='/scratch'"):
-            self.open(model, "8MiB", nvme=None)
+        for host in (None, 0, "0", "0MiB", "0%"):
+            with self.assertWarnsRegex(spillway.SpillwayWarning, r"nvme='/scratch'"):
+                self.open(model, "8MiB", nvme=None, host_budget=host)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for options in ({"nvme": None, "host_budget": "8MiB"}, {"nvme": None, "policy": "keep_all"}, {}):

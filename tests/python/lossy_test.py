@@ -214,12 +214,12 @@ for session in (open(), open()):
         self.refused("lossy: policy keep_all", lossy=True, policy="keep_all")
         self.refused("codec: affine9", policy="qpo", lossy=True, codec="affine9")
         self.refused("codec: ", policy="qpo", lossy=True, codec="weights=affine4")
-        self.refused("codec: a name is wanted, not 4", policy="qpo", lossy=True, codec=4)
-        self.refused("lossy: True or False is wanted, not 1", policy="qpo", lossy=1)
-        self.refused("nonfinite: 'zero'", policy="qpo", lossy=True, nonfinite="zero")
+        self.refused("codec: expected a name or a mapping such as {'attention': 'affine8'}, got 4", policy="qpo", lossy=True, codec=4)
+        self.refused("lossy: expected True or False, got 1", policy="qpo", lossy=1)
+        self.refused("nonfinite: unknown value 'zero'", policy="qpo", lossy=True, nonfinite="zero")
         torch.use_deterministic_algorithms(True)
         self.addCleanup(torch.use_deterministic_algorithms, False)
-        self.refused("lossy: torch is told to use deterministic", policy="qpo", lossy=True)
+        self.refused("lossy: lossy codecs cannot be used with deterministic algorithms", policy="qpo", lossy=True)
 
 
 if __name__ == "__main__":

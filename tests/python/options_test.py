@@ -137,12 +137,12 @@ class Options(same_bits.Case):
     def test_codecs_that_cannot_be_name_the_class(self):
         for codec, words in (({"attention": "affine9"}, "codec: 'attention': affine9: no such codec"),
                              ({"attention": "affine8,other=nf4"}, "codec: 'attention': "),
-                             ({"attention": 4}, "codec: 'attention': the name of a codec is wanted, not 4"),
-                             ({4: "nf4"}, "codec: the name of a class of tensors is wanted, not 4"),
+                             ({"attention": 4}, "codec: 'attention': expected the name of a codec, got 4"),
+                             ({4: "nf4"}, "codec: expected the name of a class of tensors, got 4"),
                              ({"weights": "nf4"}, "codec: 'weights': 'weights' is no class of tensors"),
                              ({"": "nf4"}, "codec: '': "),
                              ({"index": "nf4"}, "codec: 'index': "),
-                             (["nf4"], "codec: a name is wanted, not ['nf4'], or a mapping")):
+                             (["nf4"], "codec: expected a name or a mapping such as {'attention': 'affine8'}, got ['nf4']")):
             self.refused(words, lossy=True, codec=codec)
         self.refused("codec: 'attention=affine8' cannot be: ", codec={"attention": "affine8"})
 
@@ -152,16 +152,16 @@ class Options(same_bits.Case):
                 continue
             self.refused(f"{option.name}: ", **{option.name: object()})
             if option.type in ("folder", "file"):
-                self.refused(f"{option.name}: the name of the {option.type} is empty", **{option.name: ""})
+                self.refused(f"{option.name}: the path of the {option.type} is empty", **{option.name: ""})
             if option.type in ("bytes", "rate"):
                 self.refused(f"{option.name}: 'much' is not a size", **{option.name: "much"})
-                self.refused(f"{option.name}: bytes are wanted", **{option.name: True})
+                self.refused(f"{option.name}: expected bytes", **{option.name: True})
             if option.type == "integer":
-                self.refused(f"{option.name}: a whole number is wanted", **{option.name: True})
+                self.refused(f"{option.name}: expected an integer", **{option.name: True})
                 self.refused(f"{option.name}: ", **{option.name: -5})
             if option.type in ("choice", "policy"):
-                self.refused(f"{option.name}: 'zero' is no ", **{option.name: "zero"})
-                self.refused(f"{option.name}: a name is wanted, not None", **{option.name: None})
+                self.refused(f"{option.name}: unknown ", **{option.name: "zero"})
+                self.refused(f"{option.name}: expected a name, got None", **{option.name: None})
             if option.type == "file":
                 self.refused(f"{option.name}: there is no folder '/no/such/folder' to put it in", **{option.name: "/no/such/folder/file"})
 

@@ -47,7 +47,7 @@ class Folders(Case):
         folders = [where for _, where, kind, *_ in mounts if kind == "tmpfs" and os.access(where, os.W_OK)]
         if not folders:
             self.skipTest("no tmpfs that can be written is mounted here")
-        self.check_refused(pathlib.Path(folders[0]), "is memory (tmpfs), not a disk")
+        self.check_refused(pathlib.Path(folders[0]), "is memory (tmpfs), not a disk; use a folder on a disk, or set nvme_allow_tmpfs=True")
 
     def test_that_we_may_not_write(self):
         closed = pathlib.Path(self.folder) / "closed"

@@ -15,7 +15,7 @@ namespace spillway {
 class TorchSession;
 
 /// Puts ours in front of torch's for devices of `type`, once a process. Returns the one behind;
-/// nullptr, and nothing is changed, where that tells no statistics.
+/// nullptr, and nothing is changed, where that reports no statistics.
 c10::DeviceAllocator* install_device_allocator(c10::DeviceType type);
 
 /// From now on what any thread allocates on `device`, which is the session's, goes through

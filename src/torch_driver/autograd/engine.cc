@@ -30,7 +30,7 @@ Engine* previous = nullptr;  // the engine before ours: torch's own, or Python's
 
 /// A backward, and who records it.
 struct Running {
-    Recorder recorder;
+    ThreadRecording recording;
     Backward backward;
 };
 
@@ -76,7 +76,7 @@ Adopted& adopted() {
     return here;
 }
 
-Recorder recorder_of_adopted() {
+ThreadRecording recording_of_adopted() {
     Adopted const& first = adopted();
     if (first.task == -1 || first.task != torch::autograd::get_current_graph_task_id()) {
         return {};
@@ -89,13 +89,13 @@ Recorder recorder_of_adopted() {
     return {std::move(session), python_hooks};
 }
 
-/// The calling thread's own recorder, or the one of the backward that it runs.
-Recorder recorder_here() {
-    if (thread_recorder().session != nullptr) {
-        return thread_recorder();
+/// The calling thread's own recording, or the one of the backward that it runs.
+ThreadRecording recording_here() {
+    if (thread_recording().session != nullptr) {
+        return thread_recording();
     }
     std::shared_ptr<Running const> const running = running_here();
-    return running == nullptr ? recorder_of_adopted() : running->recorder;
+    return running == nullptr ? recording_of_adopted() : running->recording;
 }
 
 template <typename Base, bool has_node_creation_hooks = HasNodeCreationHooks<Base>>
@@ -123,7 +123,7 @@ class DelegatingEngine final : public HandsOnNodeHooks<Engine> {
     ) override {
         // Debug info goes along to the threads that run this backward.
         auto const carried =
-            std::make_shared<Carried>(Running{recorder_here(), Backward{roots, outputs}});
+            std::make_shared<Carried>(Running{recording_here(), Backward{roots, outputs}});
         c10::DebugInfoGuard const along(kCarriedKind, carried);
         auto const end = c10::make_scope_exit([&] { carried->end(); });
         return previous->execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
@@ -142,25 +142,25 @@ class DelegatingEngine final : public HandsOnNodeHooks<Engine> {
     }
 
     std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
-        if (thread_recorder().session != nullptr) {
-            return hooks_of(thread_recorder());  // without a copy: this is asked at each save
+        if (thread_recording().session != nullptr) {
+            return hooks_of(thread_recording());  // without a copy: this is asked at each save
         }
-        return hooks_of(recorder_here());
+        return hooks_of(recording_here());
     }
 
   private:
-    static std::unique_ptr<SavedVariableHooks> hooks_of(Recorder const& recorder) {
-        if (recorder.session == nullptr || !recorder.session->use().is_entered() ||
-            !ours_to_save(recorder)) {
+    static std::unique_ptr<SavedVariableHooks> hooks_of(ThreadRecording const& recording) {
+        if (recording.session == nullptr || !recording.session->use().is_entered() ||
+            !ours_to_save(recording)) {
             return previous->get_default_saved_variable_hooks();
         }
-        return std::make_unique<SavedHook>(recorder.session);
+        return std::make_unique<SavedHook>(recording.session);
     }
 
     /// Not while tracing, and not under hooks that Python pushed after us (checkpoint does).
-    static bool ours_to_save(Recorder const& recorder) {
+    static bool ours_to_save(ThreadRecording const& recording) {
         auto const& python = at::SavedTensorDefaultHooks::get_tls_state();
-        return !python.is_tracing && python.stack.size() <= recorder.python_hooks;
+        return !python.is_tracing && python.stack.size() <= recording.python_hooks;
     }
 };
 
@@ -180,14 +180,14 @@ void install_engine() {
     });
 }
 
-Recorder& thread_recorder() {
-    static thread_local Recorder recorder;
-    return recorder;
+ThreadRecording& thread_recording() {
+    static thread_local ThreadRecording recording;
+    return recording;
 }
 
 void adopt_backward(std::shared_ptr<TorchSession> const& session) {
     int const task = torch::autograd::get_current_graph_task_id();
-    if (task == -1 || adopted().task == task || thread_recorder().session != nullptr) {
+    if (task == -1 || adopted().task == task || thread_recording().session != nullptr) {
         return;
     }
     auto const node = torch::autograd::get_current_node();

@@ -21,13 +21,13 @@ void install_engine();
 /// What the calling thread records into, and with it the backwards that it starts, on whichever
 /// threads they run. `python_hooks` is the depth of Python's hook stack when
 /// recording began: hooks pushed later are inside ours and win.
-struct Recorder {
+struct ThreadRecording {
     std::shared_ptr<TorchSession> session;
     std::size_t python_hooks = 0;
 };
 
-/// The calling thread's recorder; empty when nothing records.
-[[nodiscard]] Recorder& thread_recorder();
+/// The calling thread's recording; empty when nothing records.
+[[nodiscard]] ThreadRecording& thread_recording();
 
 /// `session` unpacks a value in a backward on the calling thread. Where that is a device's thread
 /// and the backward passed our engine by, as those do that Python starts, what it saves is from now

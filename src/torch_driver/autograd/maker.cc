@@ -3,12 +3,13 @@
 
 #include "torch_driver/autograd/maker.h"
 
+#include "torch_driver/autograd/generated_node.h"
+
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <string_view>
 #include <typeinfo>
 
@@ -27,18 +28,9 @@ constexpr std::array<std::string_view, 20> kViews{
     "Select", "Slice",       "Split",      "SplitWithSizes", "Squeeze", "T",       "Transpose",
     "Unbind", "UnsafeSplit", "UnsafeView", "Unsqueeze",      "View",    kCast};
 
-/// "View" of torch's own "ViewBackward0"; empty for what is no node of torch's. By the mangled
-/// name: to demangle it costs more than all the rest.
+/// "View" of torch's own "ViewBackward0"; empty for what is no node of torch's.
 std::string_view operation_of(std::type_info const& node) {
-    constexpr std::string_view kGenerated = "N5torch8autograd9generated";
-    std::string_view name = node.name();
-    if (!name.starts_with(kGenerated)) {
-        return {};
-    }
-    name.remove_prefix(kGenerated.size());
-    while (!name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) != 0) {
-        name.remove_prefix(1);  // the length of what follows
-    }
+    std::string_view const name = generated_node(node).value_or(std::string_view{});
     return name.substr(0, name.rfind("Backward"));
 }
 

@@ -4,6 +4,7 @@
 #include "torch_driver/autograd/saved_hook.h"
 
 #include "torch_driver/autograd/engine.h"
+#include "torch_driver/autograd/generated_node.h"
 #include "torch_driver/autograd/handed_out.h"
 #include "torch_driver/autograd/python_lock.h"
 #include "torch_driver/autograd/python_state.h"
@@ -18,7 +19,6 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <string_view>
 #include <typeinfo>
 
 namespace spillway {
@@ -35,8 +35,7 @@ bool is_asked_by_torch() {
         return false;
     }
     auto const& ran = *node;
-    return std::string_view(typeid(ran).name()).starts_with("N5torch8autograd9generated") &&
-           !holds_python_lock();
+    return generated_node(typeid(ran)) && !holds_python_lock();
 }
 
 /// As SavedVariable::unpack does.

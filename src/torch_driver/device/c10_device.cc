@@ -339,7 +339,7 @@ Result<std::shared_ptr<C10Device>> open_c10_device(
     }
     c10::DeviceAllocator* const allocator = install_device_allocator(type);
     if (allocator == nullptr) {
-        return refused("its allocator tells no statistics, so that a budget cannot be kept");
+        return refused("its allocator reports no statistics, so a budget cannot be enforced");
     }
     return std::make_shared<C10Device>(where, *allocator, limit_bytes);
 }

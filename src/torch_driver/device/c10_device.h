@@ -135,7 +135,7 @@ class C10Device : public Device {
 /// allocator for it behind ours (device_allocator.h).
 ///
 /// Fails   Errc::bad_argument: no such type of device, none of it here, no such index, or an
-///         allocator that tells no statistics
+///         allocator that reports no statistics
 [[nodiscard]] Result<std::shared_ptr<C10Device>> open_c10_device(
     std::string const& name, std::int64_t limit_bytes
 );

@@ -12,8 +12,8 @@ namespace spillway {
 
 Entered::Entered(std::shared_ptr<TorchSession> const& session)
     : session_(of_this_thread(session)),
-      outer_(std::exchange(thread_recorder(), Recorder{session_, python_hook_depth()})) {
-    session_->use().enter(thread_recorder().python_hooks);
+      outer_(std::exchange(thread_recording(), ThreadRecording{session_, python_hook_depth()})) {
+    session_->use().enter(thread_recording().python_hooks);
     allocate_from(session_, false);
     if (session_->classifies_tensors()) {
         watch_.emplace();
@@ -25,13 +25,13 @@ Entered::~Entered() {
     if (ends_by_error_ || std::uncaught_exceptions() > exceptions_) {
         session_->use().lapse();
     }
-    if (thread_recorder().session != session_) {
+    if (thread_recording().session != session_) {
         return;  // dropped by another thread, or before one inside it
     }
     bool const goes_on = outer_.session != nullptr && outer_.session->use().is_entered();
-    thread_recorder() = goes_on ? std::move(outer_) : Recorder{};
+    thread_recording() = goes_on ? std::move(outer_) : ThreadRecording{};
     if (goes_on) {
-        allocate_from(thread_recorder().session, false);
+        allocate_from(thread_recording().session, false);
     }
 }
 

@@ -35,7 +35,7 @@ class Entered {
     std::shared_ptr<TorchSession> const session_;
     int const exceptions_ = std::uncaught_exceptions();
     bool ends_by_error_ = false;
-    Recorder outer_;
+    ThreadRecording outer_;
     std::optional<OpenOperatorWatch> watch_;  ///< where savers have a class
 };
 

@@ -37,11 +37,11 @@ std::string words_of_budget(RefusedAllocation const& refused) {
 /// How to learn the rest.
 std::string words_to_go_on(RefusedAllocation const& refused, Device const& device) {
     if (refused.face == Face::program) {
-        return "A run with a larger --device-budget prints the smallest that does: \"needed at "
-               "least\"";
+        return "A run of two steps with a larger --device-budget prints the smallest that works: "
+               "\"needed at least\"";
     }
-    return "A step under a larger budget tells the smallest that does: device_needed_bytes in "
-           "report() (this is " +
+    return "Run two steps with a larger budget: device_needed_bytes in its report is the smallest "
+           "that works (this is " +
            words_of_budget(refused) +
            ", not the machine's memory; tools that try a smaller batch look for: " +
            words_of_finders(device) + ")";

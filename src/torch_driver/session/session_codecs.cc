@@ -29,9 +29,9 @@ std::string named(SessionOptions const& options) {
 void check_lossy(SessionOptions const& options, CodecTable const& table) {
     std::optional<TensorClass> const lossy = first_lossy(table);
     if (lossy && !options.lossy) {
-        std::string const what = std::string(name_of(*lossy)) + " would lose something by " +
+        std::string const what = std::string(name_of(*lossy)) + " would lose precision with " +
                                  to_text(table[static_cast<std::size_t>(*lossy)]) +
-                                 "; that has to be asked for with `lossy`";
+                                 "; pass `lossy` to allow it";
         throw options.codecs.empty()
             ? BadOption("policy", "'" + options.policy + "' quantizes what it moves: " + what)
             : BadOption("codecs", named(options) + "cannot be: " + what);
@@ -39,8 +39,7 @@ void check_lossy(SessionOptions const& options, CodecTable const& table) {
     if (options.lossy && at::globalContext().deterministicAlgorithms()) {
         throw BadOption(
             "lossy",
-            "torch is told to use deterministic algorithms, and what is lossy has not the bits of "
-            "plain training"
+            "lossy codecs cannot be used with deterministic algorithms, which torch is set to use"
         );
     }
 }

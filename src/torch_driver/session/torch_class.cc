@@ -186,6 +186,7 @@ class SessionClass final : public torch::CustomClassHolder {
     ) {
         SessionOptions asked = read_options(options, device_bytes);
         asked.opened_at = opened_at;
+        has_tiers_ = asked.host_budget_bytes > 0 || !asked.nvme.empty();
         watch_optimizer_steps();
         try {
             session_ = Session::open(asked);
@@ -193,6 +194,9 @@ class SessionClass final : public torch::CustomClassHolder {
             refuse(bad);
         }
     }
+
+    /// Whether saved tensors have somewhere to move to.
+    [[nodiscard]] bool has_tiers() const { return has_tiers_; }
 
     /// `kinds` as kOwnedKindNames has them.
     void own(
@@ -343,6 +347,7 @@ class SessionClass final : public torch::CustomClassHolder {
     std::shared_ptr<Updates> const updates_ = std::make_shared<Updates>();
     std::shared_ptr<int> entry_;  ///< stands for it in the list of the thread that is in it
     std::int64_t step_ = 0;
+    bool has_tiers_ = false;
     bool steps_are_reported_ = false;
 };
 
@@ -401,6 +406,7 @@ TORCH_LIBRARY(spillway, library) {
     library.def("options", &list_options);
     library.class_<SessionClass>("Session")
         .def(torch::init<std::string const&, std::int64_t, std::string const&>())
+        .def("has_tiers", &SessionClass::has_tiers)
         .def("own", &SessionClass::own)
         .def("owned_bytes", &SessionClass::owned_bytes)
         .def("start", &SessionClass::start)
