@@ -56,10 +56,18 @@ def forget(session: "Session") -> None:
     _sessions.discard(session)
 
 
+def _opened() -> "list[Session]":
+    while True:
+        try:
+            return list(_sessions)
+        except RuntimeError:  # another thread has opened or closed one meanwhile
+            continue
+
+
 def _that_train(optimizer: torch.optim.Optimizer) -> "dict[Session, set[int]]":
     """With what of the optimizer's parameters each has, by identity."""
     given = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    shares = ((session, session._share_of(given)) for session in list(_sessions))
+    shares = ((session, session._share_of(given)) for session in _opened())
     return {session: share for session, share in shares if share}
 
 

@@ -253,6 +253,7 @@ class Session:
             torch.classes.spillway.Session, _options.to_json(options, device, _rank()), _device_bytes(device)
         )
         self._is_closed = False
+        self._version_at_opening = self._version()
         try:
             self._own()
         except Error:
@@ -294,7 +295,8 @@ class Session:
     def close(self) -> None:
         """Ends the limit on memory. Backward through recorded graphs still works. Closing again has no effect."""
         if not self._is_closed:
-            self._last = self.report()  # before: another thread may ask for one
+            is_unused = self._entries == 0 and self._version() == self._version_at_opening
+            self._last = self._report_now() if is_unused else self.report()  # before: another thread may ask for one
             try:
                 _call(self._runtime.close)
             except Error:

@@ -5,10 +5,13 @@
 import contextlib
 import unittest
 import warnings
+import weakref
 from typing import Any
+from unittest import mock
 
 import spillway
 import torch
+from spillway import _update
 
 import same_bits
 
@@ -120,6 +123,34 @@ class Reopened(same_bits.Case):
                     loss.backward()
                 optimizer.step()
                 optimizer.zero_grad()
+
+    def test_one_that_is_closed_before_it_was_entered_is_warned_of_if_something_trained_meanwhile(self):
+        for trains in (False, True):
+            net = model()
+            session = self.open(net, LARGE)
+            if trains:
+                train(net, torch.optim.SGD(net.parameters(), lr=0.01), contextlib.nullcontext())
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                session.close()
+            ours = [str(each.message) for each in caught if each.category is spillway.SpillwayWarning]
+            self.assertEqual(["never entered" in each for each in ours], [True] * trains)
+
+    def test_one_that_another_thread_opens_in_the_middle_of_a_step(self):
+        class Grows(weakref.WeakSet):
+            has_grown = False
+
+            def __iter__(self):
+                if not self.has_grown:
+                    self.has_grown = True
+                    raise RuntimeError("Set changed size during iteration")
+                return super().__iter__()
+
+        net = model()
+        session = self.open(net, LARGE)
+        with mock.patch.object(_update, "_sessions", Grows([session])):
+            train(net, torch.optim.AdamW(net.parameters()), session)
+            self.assertTrue(_update._sessions.has_grown)
 
 
 if __name__ == "__main__":
