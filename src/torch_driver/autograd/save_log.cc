@@ -35,7 +35,7 @@ std::string_view why(Stay stay) {
         case Stay::long_for_tier:
             return "kept: too long for NVMe's staging, and there is no host budget";
         case Stay::foreign_block:
-            return "kept: its memory is not the session's";
+            return "kept: allocated outside the session";
         case Stay::owned:
             return "kept: it is the model's or the optimizer's";
     }
