@@ -50,8 +50,8 @@ std::string StepEstimate::words(std::int64_t needed_bytes, Phase phase) const {
         return {};
     }
     if (std::int64_t const update_bytes = update_bytes_; update_bytes > needed_bytes) {
-        return " About " + about(update_bytes) +
-               " are needed once the optimizer that steps here has all its state.";
+        return " Give at least about " + about(update_bytes) +
+               ", needed once the optimizer that steps here has all its state.";
     }
     if (phase == Phase::update) {
         return {};
@@ -61,15 +61,14 @@ std::string StepEstimate::words(std::int64_t needed_bytes, Phase phase) const {
     std::int64_t const coming_bytes =
         is_before ? gradient_bytes_.load() : missing_gradient_bytes(backward);
     std::int64_t const whole_bytes = needed_bytes + coming_bytes;
-    std::string words;
-    if (coming_bytes > 0) {
-        words = " About " + about(whole_bytes) + " are needed once every parameter has a gradient.";
+    std::string const gradients = ", needed once every parameter has a gradient";
+    if (has_updated_ || trainable_bytes_ == 0) {
+        return coming_bytes > 0 ? " Give at least about " + about(whole_bytes) + gradients + "."
+                                : "";
     }
-    if (!has_updated_ && trainable_bytes_ > 0) {
-        words += " Adam's first step will add its state: about " +
-                 about(whole_bytes + kAdamStates * trainable_bytes_) + ".";
-    }
-    return words;
+    return " Give at least about " + about(whole_bytes + kAdamStates * trainable_bytes_) +
+           ": Adam's first step will add its state" +
+           (coming_bytes > 0 ? " to the " + about(whole_bytes) + gradients : "") + ".";
 }
 
 }  // namespace spillway
