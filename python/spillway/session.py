@@ -295,8 +295,9 @@ class Session:
     def close(self) -> None:
         """Ends the limit on memory. Backward through recorded graphs still works. Closing again has no effect."""
         if not self._is_closed:
-            is_unused = self._entries == 0 and self._version() == self._version_at_opening
-            self._last = self._report_now() if is_unused else self.report()  # before: another thread may ask for one
+            if self._entries == 0 and self._version() == self._version_at_opening:
+                self._has_warned.add("nothing")  # nothing trained meanwhile
+            self._last = self.report()  # before: another thread may ask for one
             try:
                 _call(self._runtime.close)
             except Error:
