@@ -3,6 +3,7 @@
 """An open session takes part in the step of every torch optimizer that holds parameters of its model. Torch calls global
 hooks before and after each step."""
 
+import itertools
 import os
 import weakref
 from collections.abc import Callable
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 
 _sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
 _is_watching = False
+_uses = itertools.count()
+
+
+def next_use() -> int:
+    """Orders when sessions were opened, entered and left."""
+    return next(_uses)
 
 
 class _Arguments(tuple[Any, ...]):
@@ -49,8 +56,31 @@ def forget(session: "Session") -> None:
     _sessions.discard(session)
 
 
-def _of(optimizer: torch.optim.Optimizer) -> "list[Session]":
-    return [session for session in list(_sessions) if session._trains(optimizer)]
+def _opened() -> "list[Session]":
+    while True:
+        try:
+            return list(_sessions)
+        except RuntimeError:  # another thread has opened or closed one meanwhile
+            continue
+
+
+def _that_train(optimizer: torch.optim.Optimizer) -> "dict[Session, set[int]]":
+    """With what of the optimizer's parameters each has, by identity."""
+    given = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    shares = ((session, session._share_of(given)) for session in _opened())
+    return {session: share for session, share in shares if share}
+
+
+def _take_part(that_train: "dict[Session, set[int]]") -> "list[Session]":
+    """Those that are entered; and, of those that share parameters with each other, the one that was opened, entered or left
+    last. An older one may be forgotten, or kept by the traceback of its own error."""
+    taking: list[Session] = []
+    taken: set[int] = set()
+    for session in sorted(that_train, key=lambda session: (session._is_entered, session._last_use), reverse=True):
+        if session._is_entered or taken.isdisjoint(that_train[session]):
+            taking.append(session)
+            taken |= that_train[session]
+    return taking
 
 
 def _two_moments(group: dict[str, Any]) -> int:
@@ -85,9 +115,14 @@ def _coming_state_bytes(optimizer: torch.optim.Optimizer) -> int:
 def _before(
     optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    sessions = _of(optimizer)
-    coming = _coming_state_bytes(optimizer) if sessions else 0
-    waiting = [session for session in sessions if not session._update_begins(coming)]
+    that_train = _that_train(optimizer)
+    taking = _take_part(that_train)
+    for session in taking:
+        session._count_state_of(optimizer)  # may refuse: before anything has changed
+    for session in that_train:
+        session._is_stepping = True
+    coming = _coming_state_bytes(optimizer) if taking else 0
+    waiting = [session for session in taking if not session._update_begins(coming)]
     if not waiting:
         return None
     arguments = _Arguments(args)
@@ -96,7 +131,11 @@ def _before(
 
 
 def _after(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    for session in _of(optimizer):
+    that_train = _that_train(optimizer)
+    for session in that_train:
+        session._is_stepping = False
+        session._has_stepped = True
+    for session in _take_part(that_train):
         session._has_updated(optimizer)
     if isinstance(args, _Arguments):
         args.end()

@@ -227,6 +227,7 @@ class Session:
         self._unseen_updates = 0  # entries in a row before which parameters were written, and no optimizer had stepped
         self._last: Report | None = None
         self._last_refusal: dict[str, Any] | None = None  # of a closed session
+        self._last_use = _update.next_use()
         _check_types(model, self._optimizers)
         options = _options.read({
             "device_budget": device_budget,
@@ -252,6 +253,7 @@ class Session:
             f"{opener.f_code.co_filename}:{opener.f_lineno}",
         )
         self._is_closed = False
+        self._version_at_opening = self._version()
         try:
             self._own()
         except Error:
@@ -268,6 +270,7 @@ class Session:
         self._own()
         _call(self._runtime.start)
         self._is_entered = True
+        self._last_use = _update.next_use()
         self._entries += 1
 
     def stop(self) -> None:
@@ -277,6 +280,7 @@ class Session:
     def _leave(self, by_error: bool) -> None:
         _call(self._runtime.stop, by_error)
         self._is_entered = False
+        self._last_use = _update.next_use()
 
     def step(self) -> None:
         """Ends a training step; if the session is entered, the next step begins.
@@ -291,6 +295,8 @@ class Session:
         """Ends the limit on memory. Backward through recorded graphs still works. Closing again has no effect."""
         if not self._is_closed:
             self._last_refusal = self.last_refusal
+            if self._entries == 0 and self._version() == self._version_at_opening:
+                self._has_warned.add("nothing")  # nothing trained meanwhile
             self._last = self.report()  # before: another thread may ask for one
             try:
                 _call(self._runtime.close)
@@ -400,13 +406,25 @@ class Session:
                    "other saved-tensor hooks, which take what is saved")
         self._warn("nothing", f"this Spillway session has recorded nothing, so nothing moves and little is counted: {why}")
 
-    def _trains(self, optimizer: torch.optim.Optimizer) -> bool:
-        mine = {id(parameter) for parameter in self._model.parameters()}
-        return any(id(parameter) in mine for group in optimizer.param_groups for parameter in group["params"])
+    def _share_of(self, parameters: set[int]) -> set[int]:
+        """Which of `parameters`, by identity, its model has."""
+        return parameters.intersection(map(id, self._model.parameters()))
+
+    def _count_state_of(self, optimizer: torch.optim.Optimizer) -> None:
+        """Before its step: what it has of earlier steps, if this session has not seen one."""
+        if optimizer in self._seen or not optimizer.state:
+            return
+        self._seen.add(optimizer)
+        try:
+            self._own()
+        except StateError:  # another thread has closed it meanwhile
+            pass
+        except BudgetError as refusal:  # it may be another one than the user has in mind
+            file, line = self._opened_at
+            raise BudgetError(refusal.option, f"{refusal._why} (of the session opened at {file}:{line})") from None
 
     def _update_begins(self, state_bytes: int) -> bool:
         """An optimizer's step begins that will keep so many bytes more. Returns whether its end needs no call."""
-        self._is_stepping = True
         try:
             return _call(self._runtime.begin_update, state_bytes)
         except StateError:  # another thread has closed it meanwhile
@@ -416,9 +434,9 @@ class Session:
         """Its step has succeeded: its state counts from now on."""
         if not self._is_closed:
             self._seen.add(optimizer)
-            self._has_stepped = True
-            self._is_stepping = False
-            with contextlib.suppress(StateError):  # as above
+            # Closed meanwhile; or a budget does not hold what is there now: the parameters have changed already, so that is
+            # for the next entry to say.
+            with contextlib.suppress(StateError, BudgetError):
                 self._own()
 
     def _update_ends(self) -> None:

@@ -69,7 +69,9 @@ void add_device(Rows& rows, Report const& report) {
         rows.size_if_any(label, report.device_peak_by_phase[i], "", 1);
     }
     rows.size_if_any("needed at least", report.device_needed_bytes, "the smallest budget for this");
-    rows.size_if_any("reserved at most", report.device_resident_peak_bytes);
+    rows.size_if_any(
+        "reserved at most", report.device_resident_peak_bytes, "allocated, and free but kept"
+    );
     rows.size_if_any("context and others", report.device_other_bytes, "not in the cap");
 }
 
@@ -95,12 +97,11 @@ void add_peak(Rows& rows, PeakSplit const& split) {
 void add_saved(Rows& rows, Report const& report) {
     rows.begin("saved");
     rows.size(
-        "packed",
+        "can move",
         report.saved_bytes,
         fmt::format(
-            "{} values; of {} tensors {} passed through",
+            "{} tensors; {} stay (parameters, small tensors, others)",
             report.saved_values,
-            report.saved_tensors,
             report.passed_tensors
         )
     );
@@ -171,7 +172,7 @@ void add_codecs(Rows& rows, Report const& report) {
 
 void add_stalls(Rows& rows, Report const& report) {
     constexpr std::array<std::string_view, kStallCauses> kLabels{
-        "copy out", "copy in", "NVMe", "admission"};
+        "copy out", "copy in", "NVMe", "making room"};
     rows.begin("stalls");
     std::int64_t sum_ns = 0;
     for (std::size_t i = 0; i < kStallCauses; ++i) {

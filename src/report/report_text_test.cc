@@ -41,13 +41,14 @@ TEST(ReportText, a_table_has_the_rows_that_apply) {
         "           in forward          8.0 MiB\n"
         "           in backward         7.0 MiB\n"
         "           in update           1.0 MiB\n"
-        "         reserved at most      9.0 MiB\n"
-        "saved    packed                6.0 MiB  4 values; of 7 tensors 2 passed through\n"
+        "         reserved at most      9.0 MiB  allocated, and free but kept\n"
+        "saved    can move              6.0 MiB  4 tensors; 2 stay (parameters, small tensors, "
+        "others)\n"
         "         freed                 2.9 MiB\n"
         "moved    stored on NVMe        2.9 MiB  1.50 GB/s\n"
         "         loaded from NVMe      1.9 MiB  2.00 GB/s\n"
         "stalls   NVMe                  1.500 s\n"
-        "         admission             0.002 s\n"
+        "         making room           0.002 s\n"
         "places   NVMe at most          3.0 MiB\n"
     );
 }
@@ -196,7 +197,8 @@ TEST(ReportText, a_session_that_did_nothing_says_so) {
     EXPECT_EQ(
         to_table({}),
         "device   allocated at most         0 B  without a cap\n"
-        "saved    packed                    0 B  0 values; of 0 tensors 0 passed through\n"
+        "saved    can move                  0 B  0 tensors; 0 stay (parameters, small tensors, "
+        "others)\n"
         "         freed                     0 B\n"
         "moved    nothing                   0 B\n"
         "stalls   none                  0.000 s\n"

@@ -23,8 +23,7 @@ enum class Stay : std::uint8_t {
     other_device,
     small,
     long_for_tier,  ///< behind a GPU, with NVMe and no host budget
-    foreign_block,  ///< its memory is not the session's: from before it, or a view of foreign
-                    ///< memory
+    foreign_block,  ///< allocated outside the session, or a view of foreign memory
     owned,          ///< parameter, buffer, gradient, optimizer state
 };
 

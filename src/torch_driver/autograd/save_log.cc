@@ -38,7 +38,7 @@ std::string why(Save const& save) {
         case Stay::long_for_tier:
             return "kept: too long for NVMe's staging, and there is no host budget";
         case Stay::foreign_block:
-            return "kept: its memory is not the session's";
+            return "kept: allocated outside the session";
         case Stay::owned:
             return "kept: it is the model's or the optimizer's";
     }

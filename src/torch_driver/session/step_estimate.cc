@@ -77,19 +77,21 @@ StepEstimate::Whole StepEstimate::whole(std::int64_t needed_bytes, Phase phase) 
 
 std::string StepEstimate::Whole::words() const {
     if (is_stepping) {
-        return " About " + about(with_optimizer_bytes) +
-               " are needed once the optimizer that steps here has all its state.";
+        return " Give at least about " + about(with_optimizer_bytes) +
+               ", needed once the optimizer that steps here has all its state.";
     }
-    std::string words;
-    if (with_gradients_bytes > 0) {
-        words = " About " + about(with_gradients_bytes) +
-                " are needed once every parameter has a gradient.";
+    if (with_optimizer_bytes == 0 && with_gradients_bytes == 0) {
+        return {};
     }
+    std::string words = " Give at least about ";
     if (with_optimizer_bytes > 0) {
-        words +=
-            " Adam's first step will add its state: about " + about(with_optimizer_bytes) + ".";
+        words += about(with_optimizer_bytes) + ": Adam's first step will add its state";
     }
-    return words;
+    if (with_gradients_bytes > 0) {
+        words += (with_optimizer_bytes > 0 ? " to the " : "") + about(with_gradients_bytes) +
+                 ", needed once every parameter has a gradient";
+    }
+    return words + ".";
 }
 
 }  // namespace spillway
