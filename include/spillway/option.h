@@ -63,6 +63,10 @@ enum class Markup : std::uint8_t { plain, markdown };
 /// nothing is against it now. The folder is not touched.
 [[nodiscard]] std::string why_no_tier_in(std::string const& folder, bool allow_tmpfs);
 
+/// The same with the paths of its files absolute: the program may go to another folder before one
+/// of them is written.
+[[nodiscard]] SessionOptions with_absolute_files(SessionOptions options);
+
 /// SessionOptions::codecs of pairs of a class and its codec, {"attention", "affine8:group=64"}.
 ///
 /// Fails   Errc::bad_argument that names the class

@@ -223,6 +223,18 @@ std::string why_no_tier_in(std::string const& folder, bool allow_tmpfs) {
     return why_no_block_file_in(folder, allow_tmpfs);
 }
 
+SessionOptions with_absolute_files(SessionOptions options) {
+    for (Option const& option : option_table()) {
+        if (option.type == OptionType::file && is_given(option, options)) {
+            std::string& path = options.*std::get<std::string SessionOptions::*>(option.member);
+            std::error_code failure;
+            fs::path const absolute = fs::absolute(path, failure);
+            path = failure ? path : absolute.string();
+        }
+    }
+    return options;
+}
+
 Result<std::string> codecs_of_classes(std::span<std::pair<std::string, std::string> const> classes
 ) {
     std::string all;

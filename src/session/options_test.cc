@@ -9,6 +9,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <limits>
 
 namespace spillway {
@@ -150,6 +151,21 @@ TEST(Options, a_folder_that_takes_no_tensors_says_why_and_the_way_out) {
             "is memory (tmpfs), not a disk; use a folder on a disk, or set --nvme-allow-tmpfs"
         );
         EXPECT_EQ(why_no_tier_in("/dev/shm", true), "");
+    }
+}
+
+TEST(Options, files_stay_where_the_program_was_when_it_named_them) {
+    std::string const here = std::filesystem::current_path();
+    for (Option const& option : option_table()) {
+        if (option.type == OptionType::file) {
+            auto const member = std::get<std::string SessionOptions::*>(option.member);
+            SessionOptions options;
+            EXPECT_EQ(with_absolute_files(options).*member, "");
+            options.*member = "a_file";
+            EXPECT_EQ(with_absolute_files(options).*member, here + "/a_file");
+            options.*member = "/tmp/a_file";
+            EXPECT_EQ(with_absolute_files(options).*member, "/tmp/a_file");
+        }
     }
 }
 

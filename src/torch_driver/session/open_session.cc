@@ -3,6 +3,7 @@
 
 #include "torch_driver/session/open_session.h"
 
+#include "spillway/option.h"
 #include "torch_driver/allocator/allocator.h"
 #include "torch_driver/autograd/engine.h"
 #include "torch_driver/autograd/python_lock.h"
@@ -96,7 +97,8 @@ std::shared_ptr<TorchSession> open_session_on(
     // looked, and threads of devices never end.
     (void)holds_python_lock();
     std::optional<CodecTable> const codecs = checked_codecs(options);
-    LoopOptions loop = loop_options_of(options, *device.device, host.get(), nvme.get());
+    LoopOptions loop =
+        loop_options_of(with_absolute_files(options), *device.device, host.get(), nvme.get());
     if (codecs) {
         check_codecs(options, *codecs, device);
         check_away_pool(options, host != nullptr || nvme != nullptr);
