@@ -5,14 +5,19 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace spillway {
 
 namespace {
 
-/// What a plain strided tensor of the device carries, autograd's keys included.
+/// What a plain strided tensor of the device carries, autograd's keys included. No mode that the
+/// session may be opened under (FakeTensorMode, vmap) makes the tensor.
 c10::DispatchKeySet keys_of_plain_tensor(c10::Device device) {
     c10::InferenceMode const normal(false);
+    c10::impl::ForceDispatchKeyGuard const no_modes(
+        c10::default_included_set, c10::default_excluded_set
+    );
     return at::empty({0}, at::TensorOptions().device(device)).key_set();
 }
 
