@@ -6,6 +6,8 @@
 #include <ATen/SavedTensorHooks.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -31,6 +33,16 @@ class WithoutHooks {
     at::impl::SavedTensorDefaultHooksTLS outer_;
 };
 
+/// Of an operator that wrote a view in place, where the node that runs puts its gradient into the
+/// base's: torch names the operator.
+NodePtr operator_of(NodePtr node) {
+    if (node == nullptr || node != torch::autograd::get_current_node()) {
+        return node;
+    }
+    auto const* const slices = dynamic_cast<torch::autograd::CopySlices const*>(node.get());
+    return slices == nullptr || slices->fn == nullptr ? node : slices->fn;
+}
+
 }  // namespace
 
 void raise_written_in_place(
@@ -43,7 +55,7 @@ void raise_written_in_place(
     c10::VariableVersion counter(saved_version);
     at::Tensor twin(like.unsafeGetTensorImpl()->shallow_copy_and_detach(counter, true));
     if (node != nullptr) {
-        torch::autograd::impl::set_gradient_edge(twin, {std::move(node), output});
+        torch::autograd::impl::set_gradient_edge(twin, {operator_of(std::move(node)), output});
     }
     WithoutHooks const none;
     torch::autograd::SavedVariable const saved(twin, false);
