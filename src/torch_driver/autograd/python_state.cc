@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "torch_driver/autograd/geometry.h"
+#include "torch_driver/autograd/python_error.h"
 #include "torch_driver/autograd/python_function.h"
 #include "torch_driver/autograd/python_lock.h"
 #include "torch_driver/autograd/steal_guard.h"
@@ -18,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace spillway {
 
@@ -33,10 +35,6 @@ struct Calls {
     PyObject* (*attribute
     )(PyObject*,
       char const*) = python_function<PyObject*(PyObject*, char const*)>("PyObject_GetAttrString");
-    void (*take_error)(PyObject**, PyObject**, PyObject**) =
-        python_function<void(PyObject**, PyObject**, PyObject**)>("PyErr_Fetch");
-    void (*normalize_error)(PyObject**, PyObject**, PyObject**) =
-        python_function<void(PyObject**, PyObject**, PyObject**)>("PyErr_NormalizeException");
     PyObject* (*string_of)(PyObject*) = python_function<PyObject*(PyObject*)>("PyObject_Str");
     char const* (*text)(PyObject*, std::intptr_t*) =
         python_function<char const*(PyObject*, std::intptr_t*)>("PyUnicode_AsUTF8AndSize");
@@ -95,27 +93,37 @@ bool has_attributes(PyObject* object) {
     return count > 0;
 }
 
-/// Takes the error that is set: "TypeError: must be str", its first line.
-std::string take_error() {
-    PyObject* type = nullptr;
-    PyObject* value = nullptr;
-    PyObject* trace = nullptr;
-    calls().take_error(&type, &value, &trace);
-    calls().normalize_error(&type, &value, &trace);
-    Owned const owned_type(type);
-    Owned const owned_value(value);
-    Owned const owned_trace(trace);
-    Owned const string(value == nullptr ? nullptr : calls().string_of(value));
+/// "TypeError: must be str", its first line.
+std::string text_of(PythonError const& error) {
+    Owned const string(error.value() == nullptr ? nullptr : calls().string_of(error.value()));
     std::string const text = text_of(string.get());
-    return name_of_class(type) + ": " + text.substr(0, text.find('\n'));
+    return name_of_class(error.type()) + ": " + text.substr(0, text.find('\n'));
 }
 
 /// None: it returned; else what it raised, which Python does not see any more.
 using Raised = std::optional<std::string>;
 
+/// Only what is raised twice is the callable's own: Note [Errors of signal handlers].
 Raised call(std::int64_t callable) {
-    Owned const result(calls().call(reinterpret_cast<PyObject*>(callable), nullptr));
-    return result == nullptr ? Raised(take_error()) : std::nullopt;
+    std::vector<PythonError> once;
+    Raised raised;
+    while (!raised) {
+        Owned const result(calls().call(reinterpret_cast<PyObject*>(callable), nullptr));
+        if (result != nullptr) {
+            break;
+        }
+        PythonError error;
+        if (!once.empty() && error.is_like(once.back())) {
+            raised = text_of(error);
+            once.pop_back();
+        } else {
+            once.push_back(std::move(error));
+        }
+    }
+    for (PythonError& error : once) {
+        std::move(error).raise_soon();
+    }
+    return raised;
 }
 
 /// What a callable is called with. Restored, as Python may free a tensor in it and call again.
