@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signals that come while a Function waits for the disk: what their handlers raise reaches the program as it is."""
 
+import ctypes
 import signal
+import threading
+import time
 import unittest
 
 import torch
@@ -25,6 +28,7 @@ class Wait(torch.autograd.Function):
     """Its backward asks for a tensor that takes the disk half a second, and then for `second`."""
 
     seconds = 0.0
+    asked = threading.Event()
 
     @staticmethod
     def forward(ctx, x, second):
@@ -37,6 +41,7 @@ class Wait(torch.autograd.Function):
     def backward(ctx, gradient):
         if Wait.seconds:
             signal.setitimer(signal.ITIMER_REAL, Wait.seconds)
+        Wait.asked.set()
         mask, second = ctx.saved_tensors
         return gradient * mask * mask.scale * (second * second.scale).as_subclass(torch.Tensor), None
 
@@ -94,6 +99,29 @@ class Interrupts(same_bits.Case):
         Wait.seconds = 0.05
         with session:
             self.assertEqual(self.backward(Slotted, None), plain)
+
+    def test_what_another_thread_raises_in_one_that_waits_reaches_that_one(self):
+        class Stop(Exception):
+            pass
+
+        seen: list[BaseException] = []
+
+        def backward() -> None:
+            try:
+                with session:
+                    self.backward(Slotted, None)
+            except Exception as raised:
+                seen.append(raised)
+
+        session = self.open(torch.nn.Linear(2, 2), "14MiB", nvme_rate="4MiB")
+        Wait.asked.clear()
+        thread = threading.Thread(target=backward)
+        thread.start()
+        Wait.asked.wait()
+        time.sleep(0.1)  # until it waits
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Stop))
+        thread.join()
+        self.assertEqual([type(raised) for raised in seen], [Stop])
 
 
 if __name__ == "__main__":
