@@ -84,9 +84,9 @@ Accounting::Accounting(
     AccountingOptions options, Device& device, Mover& mover, Encodings const& encodings
 )
     : options_(std::move(options)), device_(device), mover_(mover), encodings_(encodings) {
-    report_.device_limit_bytes = options_.device_limit_bytes;
+    state_.report.device_limit_bytes = options_.device_limit_bytes;
     if (options_.keep_timeline) {
-        timeline_.emplace(kKeptTimelineEntries);
+        state_.timeline.emplace(kKeptTimelineEntries);
     }
 }
 
@@ -95,21 +95,21 @@ Result<void> Accounting::open_timeline() {
         return {};
     }
     MutexLock const lock(mutex_);
-    Result<void> const opened = timeline_.emplace().open(options_.timeline_file);
+    Result<void> const opened = state_.timeline.emplace().open(options_.timeline_file);
     if (!opened.ok()) {
-        timeline_.reset();
+        state_.timeline.reset();
     }
     return opened;
 }
 
 void Accounting::close() {
     MutexLock const lock(mutex_);
-    if (!timeline_ || options_.timeline_file.empty()) {
+    if (!state_.timeline || options_.timeline_file.empty()) {
         return;
     }
     take_stream_stalls();
-    timeline_->mark("closed");  // where the last phase ends
-    Result<void> const written = timeline_->write();
+    state_.timeline->mark("closed");  // where the last phase ends
+    Result<void> const written = state_.timeline->write();
     if (!written.ok()) {
         log_once(written.error().message());
     }
@@ -117,83 +117,84 @@ void Accounting::close() {
 
 Result<void> Accounting::write_timeline_now(std::string const& path) {
     MutexLock const lock(mutex_);
-    if (!timeline_) {
+    if (!state_.timeline) {
         return Error{Errc::unsupported, "this session keeps no timeline", ""};
     }
     take_stream_stalls();
-    return timeline_->write_to(path);
+    return state_.timeline->write_to(path);
 }
 
 bool Accounting::keeps_timeline() const {
     MutexLock const lock(mutex_);
-    return timeline_.has_value();
+    return state_.timeline.has_value();
 }
 
 void Accounting::begin_step() {
     MutexLock const lock(mutex_);
-    if (timeline_) {
-        timeline_->begin_step();
+    if (state_.timeline) {
+        state_.timeline->begin_step();
     }
 }
 
 void Accounting::begin_phase(std::int64_t step, Phase phase) {
     MutexLock const lock(mutex_);
-    phase_ = phase;
-    if (timeline_) {
-        timeline_->mark("step " + std::to_string(step) + ", " + std::string(name_of(phase)));
+    state_.phase = phase;
+    if (state_.timeline) {
+        state_.timeline->mark("step " + std::to_string(step) + ", " + std::string(name_of(phase)));
     }
 }
 
 /// Books the peak since the last event to the phase.
 void Accounting::see_peak() {
-    peak_bytes_ = std::max(peak_bytes_, device_.take_peak());
-    std::int64_t& of_phase = report_.device_peak_by_phase[static_cast<std::size_t>(phase_)];
-    of_phase = std::max(of_phase, peak_bytes_);
-    report_.device_peak_bytes = std::max(report_.device_peak_bytes, peak_bytes_);
+    state_.peak_bytes = std::max(state_.peak_bytes, device_.take_peak());
+    std::int64_t& of_phase =
+        state_.report.device_peak_by_phase[static_cast<std::size_t>(state_.phase)];
+    of_phase = std::max(of_phase, state_.peak_bytes);
+    state_.report.device_peak_bytes = std::max(state_.report.device_peak_bytes, state_.peak_bytes);
 }
 
 std::int64_t Accounting::take_peak() {
     MutexLock const lock(mutex_);
     see_peak();
-    return std::exchange(peak_bytes_, 0);
+    return std::exchange(state_.peak_bytes, 0);
 }
 
 void Accounting::uses(std::int64_t allocated_bytes) {
     MutexLock const lock(mutex_);
-    if (timeline_) {
-        timeline_->used(Pool::device, allocated_bytes);
+    if (state_.timeline) {
+        state_.timeline->used(Pool::device, allocated_bytes);
     }
 }
 
 void Accounting::saved(std::int64_t size_bytes) {
     MutexLock const lock(mutex_);
-    ++report_.saved_values;
-    report_.saved_bytes += size_bytes;
+    ++state_.report.saved_values;
+    state_.report.saved_bytes += size_bytes;
 }
 
 void Accounting::goes_raw(bool was_lossy) {
     MutexLock const lock(mutex_);
-    report_.raw_for_two_savers += was_lossy ? 1 : 0;
+    state_.report.raw_for_two_savers += was_lossy ? 1 : 0;
 }
 
 void Accounting::store_begins(ValueId value, Pool pool) {
     MutexLock const lock(mutex_);
     if (options_.keep_timeline) {
-        histories_.of(value).pool = pool;
+        state_.histories.of(value).pool = pool;
     }
 }
 
 void Accounting::encode_begins(ValueId value, Codec const& codec) {
     MutexLock const lock(mutex_);
     if (options_.keep_timeline) {
-        histories_.of(value).codec = codec;
+        state_.histories.of(value).codec = codec;
     }
 }
 
 void Accounting::encode_refused(ValueId value) {
     MutexLock const lock(mutex_);
     if (options_.keep_timeline) {
-        History& history = histories_.of(value);
+        History& history = state_.histories.of(value);
         history.codec.reset();
         history.was_refused = true;
     }
@@ -201,9 +202,9 @@ void Accounting::encode_refused(ValueId value) {
 
 void Accounting::left(ValueId value, std::int64_t size_bytes, bool came_free) {
     MutexLock const lock(mutex_);
-    (came_free ? report_.freed_bytes : report_.kept_by_others_bytes) += size_bytes;
+    (came_free ? state_.report.freed_bytes : state_.report.kept_by_others_bytes) += size_bytes;
     if (options_.keep_timeline) {
-        History& history = histories_.of(value);
+        History& history = state_.histories.of(value);
         history.left = true;
         history.came_free = history.came_free || came_free;
     }
@@ -212,29 +213,29 @@ void Accounting::left(ValueId value, std::int64_t size_bytes, bool came_free) {
 void Accounting::returned(ValueId value) {
     MutexLock const lock(mutex_);
     if (options_.keep_timeline) {
-        ++histories_.of(value).returned;
+        ++state_.histories.of(value).returned;
     }
 }
 
 void Accounting::begin_admission(std::int64_t now_ns) {
     MutexLock const lock(mutex_);
-    admitting_since_ns_ = now_ns;
+    state_.admitting_since_ns = now_ns;
 }
 
 void Accounting::end_admission(std::int64_t now_ns) {
     MutexLock const lock(mutex_);
     admitted_until(now_ns);
-    admitting_since_ns_.reset();
+    state_.admitting_since_ns.reset();
 }
 
 /// Room was being made until then, without a wait, if it is being made.
 void Accounting::admitted_until(std::int64_t end_ns) {
-    if (!admitting_since_ns_) {
+    if (!state_.admitting_since_ns) {
         return;
     }
-    stalled_by(StallCause::admission) += end_ns - *admitting_since_ns_;
-    if (timeline_) {
-        timeline_->stalled(StallCause::admission, {*admitting_since_ns_, end_ns});
+    stalled_by(StallCause::admission) += end_ns - *state_.admitting_since_ns;
+    if (state_.timeline) {
+        state_.timeline->stalled(StallCause::admission, {*state_.admitting_since_ns, end_ns});
     }
 }
 
@@ -245,26 +246,26 @@ void Accounting::stalled(Moving const& waited_for, std::int64_t waited_ns) {
     std::int64_t const now_ns = steady_now_ns();
     MutexLock const lock(mutex_);
     admitted_until(now_ns - waited_ns);
-    if (admitting_since_ns_) {
-        admitting_since_ns_ = now_ns;
+    if (state_.admitting_since_ns) {
+        state_.admitting_since_ns = now_ns;
     }
     bool const is_store = waited_for.is_leaving();
     StallCause const in_memory = is_store ? StallCause::copy_out : StallCause::copy_in;
     StallCause const cause = waited_for.pool == Pool::nvme ? StallCause::nvme : in_memory;
-    (is_store ? report_.stall_store_ns : report_.stall_load_ns) += waited_ns;
+    (is_store ? state_.report.stall_store_ns : state_.report.stall_load_ns) += waited_ns;
     stalled_by(cause) += waited_ns;
-    if (timeline_) {
-        timeline_->stalled(cause, {now_ns - waited_ns, now_ns});
+    if (state_.timeline) {
+        state_.timeline->stalled(cause, {now_ns - waited_ns, now_ns});
     }
     if (options_.keep_timeline) {
-        histories_.of(waited_for.value).waited_ns += waited_ns;
+        state_.histories.of(waited_for.value).waited_ns += waited_ns;
     }
 }
 
 /// Both parts of a move whose bytes went through staging.
 void Accounting::ended(Completion const& ended, Moving const& move) {
     MutexLock const lock(mutex_);
-    if (!timeline_ || !ended.outcome.ok()) {
+    if (!state_.timeline || !ended.outcome.ok()) {
         return;
     }
     bool const is_store = move.is_leaving();
@@ -275,7 +276,7 @@ void Accounting::ended(Completion const& ended, Moving const& move) {
     if (ended.on_codec.is_measured()) {
         span.lane = Lane::side;
         span.what = name_of(move.work);
-        timeline_->moved(span, ended.on_codec);
+        state_.timeline->moved(span, ended.on_codec);
     }
     span.lane = is_store ? Lane::copy_out : Lane::copy_in;
     span.what = name_of(is_store ? CommandKind::store : CommandKind::load);
@@ -283,19 +284,19 @@ void Accounting::ended(Completion const& ended, Moving const& move) {
         std::int64_t const coded_bytes =
             move.kind == CommandKind::run ? encodings_.away_bytes_of(move.value) : 0;
         span.size_bytes = coded_bytes > 0 ? coded_bytes : move.size_bytes;
-        timeline_->moved(span, ended.on_stream);
+        state_.timeline->moved(span, ended.on_stream);
     }
     bool const is_nvme = move.pool == Pool::nvme;
     if (ended.on_tier.is_measured() && (is_nvme || !ended.on_stream.is_measured())) {
         span.lane = is_nvme ? (is_store ? Lane::nvme_write : Lane::nvme_read) : span.lane;
-        timeline_->moved(std::move(span), ended.on_tier);
+        state_.timeline->moved(std::move(span), ended.on_tier);
     }
     take_stream_stalls();
 }
 
 void Accounting::take_stream_stalls() {
     for (StreamStall const& stall : mover_.take_stream_stalls()) {
-        timeline_->stalled(
+        state_.timeline->stalled(
             stall.for_store ? StallCause::copy_out : StallCause::copy_in, stall.time
         );
     }
@@ -303,24 +304,24 @@ void Accounting::take_stream_stalls() {
 
 std::map<ValueId, History> Accounting::histories() const {
     MutexLock const lock(mutex_);
-    return histories_.all();
+    return state_.histories.all();
 }
 
 void Accounting::begin_histories() {
     MutexLock const lock(mutex_);
-    histories_.clear();
+    state_.histories.clear();
 }
 
 std::int64_t Accounting::stalled_ns() const {
     MutexLock const lock(mutex_);
-    auto const& causes = report_.stall_by_cause_ns;
+    auto const& causes = state_.report.stall_by_cause_ns;
     return std::accumulate(causes.begin(), causes.end(), std::int64_t{0});
 }
 
 Report Accounting::report() {
     MutexLock const lock(mutex_);
     see_peak();
-    Report report = report_;
+    Report report = state_.report;
     DeviceUsage const now = device_.usage();
     report.device_bytes = now.used_bytes;
     report.device_peak_bytes = std::max(report.device_peak_bytes, now.peak_bytes);

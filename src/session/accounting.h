@@ -74,11 +74,21 @@ class Accounting {
     void begin_histories();
 
   private:
+    /// All that the mutex guards.
+    struct State {
+        Phase phase = Phase::setup;
+        Report report;
+        std::int64_t peak_bytes = 0;  ///< of the device, since `take_peak`
+        std::optional<std::int64_t> admitting_since_ns;
+        std::optional<TimelineRecorder> timeline;
+        Histories histories;
+    };
+
     void see_peak() SPILLWAY_REQUIRES(mutex_);
     void admitted_until(std::int64_t end_ns) SPILLWAY_REQUIRES(mutex_);
     void take_stream_stalls() SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] std::int64_t& stalled_by(StallCause cause) SPILLWAY_REQUIRES(mutex_) {
-        return report_.stall_by_cause_ns[static_cast<std::size_t>(cause)];
+        return state_.report.stall_by_cause_ns[static_cast<std::size_t>(cause)];
     }
 
     AccountingOptions const options_;
@@ -87,12 +97,7 @@ class Accounting {
     Encodings const& encodings_;
 
     mutable Mutex mutex_;
-    Phase phase_ SPILLWAY_GUARDED_BY(mutex_) = Phase::setup;
-    Report report_ SPILLWAY_GUARDED_BY(mutex_);
-    std::int64_t peak_bytes_ SPILLWAY_GUARDED_BY(mutex_) = 0;  ///< of the device, since `take_peak`
-    std::optional<std::int64_t> admitting_since_ns_ SPILLWAY_GUARDED_BY(mutex_);
-    std::optional<TimelineRecorder> timeline_ SPILLWAY_GUARDED_BY(mutex_);
-    Histories histories_ SPILLWAY_GUARDED_BY(mutex_);
+    State state_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway
