@@ -81,6 +81,72 @@ def function_swaps_what_it_unpacked(s: Subject) -> Any:
     return _twice(s, lambda own: setattr(own, "data", torch.full_like(own, 7.0)))
 
 
+@case("6.16", wrong="the old value is used")
+def function_swaps_its_input(s: Subject) -> Any:
+    """a Function gives its saved input other bytes (.data =), which another operator saved as well"""
+    class Swap(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            (x,) = ctx.saved_tensors
+            x.data = x.data * 3
+            return grad
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        y = x.exp() * 1
+        return y.sin() + Swap.apply(y)
+    x = s.leaf()
+    return finish(x, s.run(forward, x))
+
+
+@case("6.11", wrong="two gradients share bytes")
+def function_returns_what_it_saved(s: Subject) -> Any:
+    """the gradient that a Function returns is a saved tensor itself, which another Function saved, too"""
+    class Dot(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x, y)
+            return (x * y).sum()
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            x, y = ctx.saved_tensors
+            return y, x
+
+    def forward(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        shared = (x.detach() > 0).to(x.dtype)
+        return Dot.apply(x, shared) + Dot.apply(y, shared)
+    x, y = s.leaf(), s.leaf()
+    s.run(forward, x, y).backward()
+    x.grad.mul_(2)
+    return x.grad, y.grad
+
+
+@case("6.11", wrong="the attribute is lost")
+def function_saves_what_it_recorded(s: Subject) -> Any:
+    """a Function records a graph in its forward and saves the end of that, with a Python attribute"""
+    class Records(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            with torch.enable_grad():
+                start = x.detach().requires_grad_()
+                end = start.sin()
+            end.factor = 3
+            ctx.save_for_backward(start, end)
+            return end.detach()
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            start, end = ctx.saved_tensors
+            return torch.autograd.grad(end, start, grad * getattr(end, "factor", 1))[0]
+    x = s.leaf()
+    return finish(x, s.run(lambda x: Records.apply(x.exp()), x))
+
+
 @case("6.11 6.16", wrong="the old value comes back")
 def function_turns_what_it_unpacked(s: Subject) -> Any:
     """a Function makes what it unpacked another view of the same bytes"""
