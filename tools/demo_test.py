@@ -134,6 +134,11 @@ class Written(unittest.TestCase):
         self.assertTrue(demo.broken(empty))
 
 
+def heeds_interrupts() -> None:
+    """What a shell starts in the background ignores them, and so does what that starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Ends(unittest.TestCase):
     """The whole program, on stand-ins for `spillway` and `plain_train`."""
 
@@ -201,7 +206,8 @@ class Ends(unittest.TestCase):
 
     def test_an_interrupt_is_one_line_and_leaves_nothing(self) -> None:
         self.program("bin/spillway", "echo begun; exec sleep 60")
-        with subprocess.Popen(self.command(), cwd=self.folder, stderr=subprocess.PIPE, text=True) as child:
+        with subprocess.Popen(self.command(), cwd=self.folder, stderr=subprocess.PIPE, text=True,
+                              preexec_fn=heeds_interrupts) as child:
             for line in child.stderr:
                 if line == "count: begun\n":
                     child.send_signal(signal.SIGINT)

@@ -174,7 +174,7 @@ tools() {
     exec 8>.venv/.lock
     flock 8
     if [[ ! -e $stamp ]]; then
-        say "set-up: installing what tools/ uses into $venv"
+        log "set-up: installing what tools/ uses into $venv"
         rm -rf "$venv"
         python3 -m venv "$venv" >&2
         "$venv/bin/python" -m pip install --disable-pip-version-check -q -r tools/requirements.txt >&2 ||

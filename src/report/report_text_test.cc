@@ -119,7 +119,7 @@ TEST(ReportText, values_that_two_operators_read_differently_are_counted) {
     std::string const table = to_table(report);
     EXPECT_NE(
         table.find("         left raw                    3  values that two savers read for "
-                   "different ends\n"),
+                   "different purposes\n"),
         std::string::npos
     ) << table;
     auto const json = nlohmann::json::parse(to_json(report), nullptr, false);
