@@ -9,7 +9,9 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/Storage.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <typeinfo>
 #include <utility>
 #include <vector>
@@ -170,14 +172,15 @@ at::Tensor HandedOut::make(at::Tensor const& from, bool is_wrapped, at::Tensor c
 }
 
 at::Tensor HandedOut::again(bool is_wrapped, at::Tensor const& python) {
-    WeakTensor last{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+    std::vector<WeakTensor> last;
     at::Tensor changed;
     {
         MutexLock const lock(mutex_);
-        last = last_;
+        last.assign(made_.end() - (made_.empty() ? 0 : 1), made_.end());
         changed = changed_;
     }
-    at::Tensor const living(last.lock());  // without the lock: may take Python's
+    // Without the lock: may take Python's.
+    at::Tensor const living = last.empty() ? at::Tensor() : at::Tensor(last.front().lock());
     if (living.defined() && !is_wrapped) {
         guard_from_stealing(living);  // again, if that had ended
         return living;
@@ -191,10 +194,15 @@ at::Tensor HandedOut::again(bool is_wrapped, at::Tensor const& python) {
 void HandedOut::began(c10::intrusive_ptr<c10::TensorImpl> const& watched) {
     at::Tensor const tensor(watched);
     guard_from_stealing(tensor);
-    WeakTensor last(tensor.getIntrusivePtr());  // the one before goes after the lock
+    std::vector<WeakTensor> gone;  // go after the lock
     MutexLock const lock(mutex_);
     static_cast<WatchedTensor&>(*watched).begin(round_);
-    std::swap(last_, last);
+    auto const first = std::stable_partition(
+        made_.begin(), made_.end(), [](WeakTensor const& made) { return !made.expired(); }
+    );
+    gone.assign(std::make_move_iterator(first), std::make_move_iterator(made_.end()));
+    made_.erase(first, made_.end());
+    made_.emplace_back(tensor.getIntrusivePtr());
 }
 
 void HandedOut::changed(at::Tensor as_it_is, std::uint64_t round) {
@@ -205,12 +213,22 @@ void HandedOut::changed(at::Tensor as_it_is, std::uint64_t round) {
     }
 }
 
-at::Tensor HandedOut::forget() {
-    WeakTensor last{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
-    MutexLock const lock(mutex_);
-    ++round_;
-    std::swap(last_, last);
-    return std::exchange(changed_, at::Tensor());
+void HandedOut::follow(std::function<void(at::Tensor const&)> const& give) {
+    std::vector<WeakTensor> made;
+    at::Tensor before;
+    std::uint64_t round = 0;
+    {
+        MutexLock const lock(mutex_);
+        made = made_;
+        before = std::exchange(changed_, at::Tensor());
+        round = ++round_;
+    }
+    for (WeakTensor const& one : made) {
+        if (at::Tensor const living(one.lock()); living.defined()) {
+            give(living);
+            static_cast<WatchedTensor&>(*living.unsafeGetTensorImpl()).begin(round);
+        }
+    }
 }
 
 std::shared_ptr<HandedOut> made_by(at::Tensor const& tensor) {

@@ -12,8 +12,10 @@
 #include <c10/core/TensorImpl.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace spillway {
 
@@ -47,9 +49,10 @@ class HandedOut : public std::enable_shared_from_this<HandedOut> {
     /// lives, or what its user made of it. Undefined: the saved tensor is as it was.
     [[nodiscard]] at::Tensor again(bool is_wrapped, at::Tensor const& python = {});
 
-    /// The saved tensor was given other data elsewhere: what was made before does not count any
-    /// more. Returns a tensor that was kept for it, to be freed without locks.
-    [[nodiscard]] at::Tensor forget();
+    /// The saved tensor was given other data: calls `give` with each tensor that was made of it and
+    /// lives, to give it the same; what became of others before does not count any more. Without
+    /// locks: frees tensors.
+    void follow(std::function<void(at::Tensor const&)> const& give);
 
   private:
     friend class WatchedTensor;
@@ -58,10 +61,9 @@ class HandedOut : public std::enable_shared_from_this<HandedOut> {
 
     WeakTensor const saved_;
     Mutex mutex_;
-    WeakTensor last_ SPILLWAY_GUARDED_BY(mutex_
-    ){c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+    std::vector<WeakTensor> made_ SPILLWAY_GUARDED_BY(mutex_);  ///< in order; some may have gone
     at::Tensor changed_ SPILLWAY_GUARDED_BY(mutex_);
-    std::uint64_t round_ SPILLWAY_GUARDED_BY(mutex_) = 0;  ///< how often it forgot
+    std::uint64_t round_ SPILLWAY_GUARDED_BY(mutex_) = 0;  ///< how often `follow` was called
 };
 
 /// What made `tensor`; null where none did, or where it is not watched any more.

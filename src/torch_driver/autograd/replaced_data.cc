@@ -37,17 +37,21 @@ Watchers& watchers() {
     return *known;
 }
 
-bool is_saved(c10::TensorImpl const* saved, HandedOut const* by) {
+bool is_saved(c10::TensorImpl const* saved) {
     std::lock_guard const lock(watchers().mutex);
     return std::any_of(watchers().all.begin(), watchers().all.end(), [&](SavedTensors* watcher) {
-        return watcher->has_saved(saved, by);
+        return watcher->has_saved(saved);
     });
 }
 
-/// `tensor` was given other data: `saved` itself, or what `by` handed out for it.
-void report(at::Tensor const& tensor, c10::TensorImpl const* saved, HandedOut const* by) {
-    if (!is_saved(saved, by)) {
-        return;
+using HandedOuts = std::vector<std::shared_ptr<HandedOut>>;
+
+/// `tensor` was given other data: `saved` itself, or what was handed out for it. Returns what hooks
+/// handed out for it.
+HandedOuts report(at::Tensor const& tensor, c10::TensorImpl const* saved) {
+    HandedOuts handed_out;
+    if (!is_saved(saved)) {
+        return handed_out;
     }
     // Made without a lock: of a wrapper subclass that runs Python, which may assign `.data` itself.
     c10::TensorImpl const& impl = *tensor.unsafeGetTensorImpl();
@@ -55,8 +59,9 @@ void report(at::Tensor const& tensor, c10::TensorImpl const* saved, HandedOut co
     std::vector<at::Tensor> ended;  // goes after the lock: freeing runs foreign code
     std::lock_guard const lock(watchers().mutex);
     for (SavedTensors* const watcher : watchers().all) {
-        watcher->data_was_replaced(saved, by, now, ended);
+        watcher->data_was_replaced(saved, now, ended, handed_out);
     }
+    return handed_out;
 }
 
 using at::TensorBase;
@@ -71,18 +76,26 @@ class SeesSetData final : public VariableHooksInterface {
   public:
     explicit SeesSetData(VariableHooksInterface* torchs) : torchs_(torchs) {}
 
+    /// In plain autograd what is handed out is the saved tensor itself, so what one of them is
+    /// given the others are given, too.
     void set_data(TensorBase const& self, TensorBase const& data) const override {
         torchs_->set_data(self, data);
         at::Tensor const tensor(self);
+        c10::TensorImpl const* saved = self.unsafeGetTensorImpl();
         if (std::shared_ptr<HandedOut> const by = made_by(tensor); by != nullptr) {
-            set_data_of_saved(tensor, data, *by);
+            if (at::Tensor const living = by->living(); living.defined()) {
+                set_data(living, data);
+                return;
+            }
+            saved = by->saved();
+        } else if (self.weak_use_count() <= kNoWeakReference || saved->unique_version()) {
+            return;  // a hook refers weakly to what it stands for, and shares its version counter
+        }
+        if (saved == nullptr) {
             return;
         }
-        // A hook refers weakly to what it stands for, and shares its version counter; others may,
-        // too.
-        c10::TensorImpl const& impl = *self.unsafeGetTensorImpl();
-        if (self.weak_use_count() > kNoWeakReference && !impl.unique_version()) {
-            report(tensor, &impl, nullptr);
+        for (std::shared_ptr<HandedOut> const& handed_out : report(tensor, saved)) {
+            handed_out->follow([&](at::Tensor const& made) { torchs_->set_data(made, data); });
         }
     }
 
@@ -138,18 +151,6 @@ class SeesSetData final : public VariableHooksInterface {
     }
 
   private:
-    /// `tensor` was handed out for a saved tensor, and was given `data`: in plain autograd it is
-    /// the saved tensor itself. `by` keeps for its own hook what became of it.
-    void set_data_of_saved(at::Tensor const& tensor, TensorBase const& data, HandedOut const& by)
-        const {
-        at::Tensor const living = by.living();
-        if (living.defined()) {
-            set_data(living, data);
-        } else if (by.saved() != nullptr) {
-            report(tensor, by.saved(), &by);
-        }
-    }
-
     VariableHooksInterface* const torchs_;
 };
 

@@ -217,13 +217,10 @@ void SavedTensors::forget_passed(SavedHook& hook) noexcept {
     state_.passed.pop_back();
 }
 
-std::vector<SavedHook*> SavedTensors::hooks_of(
-    c10::TensorImpl const* saved, HandedOut const* but_for
-) const {
+std::vector<SavedHook*> SavedTensors::hooks_of(c10::TensorImpl const* saved) const {
     std::vector<SavedHook*> found;
     auto const add = [&](SavedHook* hook) {
-        if (hook->original_._unsafe_get_target() == saved &&
-            (but_for == nullptr || hook->handed_out_.load().get() != but_for)) {
+        if (hook->original_._unsafe_get_target() == saved) {
             found.push_back(hook);
         }
     };
@@ -234,27 +231,27 @@ std::vector<SavedHook*> SavedTensors::hooks_of(
     return found;
 }
 
-bool SavedTensors::has_saved(c10::TensorImpl const* saved, HandedOut const* by) const {
+bool SavedTensors::has_saved(c10::TensorImpl const* saved) const {
     MutexLock const lock(mutex_);
-    return !hooks_of(saved, by).empty();
+    return !hooks_of(saved).empty();
 }
 
 void SavedTensors::data_was_replaced(
     c10::TensorImpl const* saved,
-    HandedOut const* by,
     at::Tensor const& now,
-    std::vector<at::Tensor>& ended
+    std::vector<at::Tensor>& ended,
+    std::vector<std::shared_ptr<HandedOut>>& handed_out
 ) {
     MutexLock const lock(mutex_);
-    for (SavedHook* const hook : hooks_of(saved, by)) {
+    for (SavedHook* const hook : hooks_of(saved)) {
         // What was saved may be back.
         bool const is_saved =
             now.has_storage() &&
             now.storage().unsafeGetStorageImpl() == hook->storage_._unsafe_get_target() &&
             is_view_of_saved(*hook, now);
         ended.push_back(std::exchange(hook->replaced_by_, is_saved ? at::Tensor() : now));
-        if (std::shared_ptr<HandedOut> const out = hook->handed_out_.load(); out != nullptr) {
-            ended.push_back(out->forget());
+        if (std::shared_ptr<HandedOut> out = hook->handed_out_.load(); out != nullptr) {
+            handed_out.push_back(std::move(out));
         }
     }
 }

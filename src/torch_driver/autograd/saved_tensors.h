@@ -83,16 +83,16 @@ class SavedTensors final : public Driver {
     /// Only `data_was_replaced` asks for it, until `forget_passed`.
     void list_passed(SavedHook& hook);
     void forget_passed(SavedHook& hook) noexcept;
-    /// Whether a living hook stands for `saved`, which may have gone, and does not know by itself
-    /// what becomes of what `by` made.
-    [[nodiscard]] bool has_saved(c10::TensorImpl const* saved, HandedOut const* by) const;
-    /// What was saved was given other data. The hooks that saved it, but for `by`'s, keep `now`, an
-    /// alias of it as it is, from then on; what they kept before goes to `ended`.
+    /// Whether a living hook stands for `saved`, which may have gone.
+    [[nodiscard]] bool has_saved(c10::TensorImpl const* saved) const;
+    /// What was saved was given other data. The hooks that saved it keep `now`, an alias of it as
+    /// it is, from then on; what they kept before goes to `ended`, and what they handed out to
+    /// `handed_out`.
     void data_was_replaced(
         c10::TensorImpl const* saved,
-        HandedOut const* by,
         at::Tensor const& now,
-        std::vector<at::Tensor>& ended
+        std::vector<at::Tensor>& ended,
+        std::vector<std::shared_ptr<HandedOut>>& handed_out
     );
     /// The tensor that a hook stands for; undefined while the value is away, and where the hook is
     /// none of the value's any more. What others than torch's own nodes see is a fresh alias: while
@@ -175,9 +175,8 @@ class SavedTensors final : public Driver {
         SavedHook& hook, at::Tensor const& tensor, SaverClass const& saver
     ) SPILLWAY_REQUIRES(mutex_);
     void log_save(SavedHook const& hook, at::Tensor const& tensor, Stay stay);
-    [[nodiscard]] std::vector<SavedHook*> hooks_of(
-        c10::TensorImpl const* saved, HandedOut const* but_for
-    ) const SPILLWAY_REQUIRES(mutex_);
+    [[nodiscard]] std::vector<SavedHook*> hooks_of(c10::TensorImpl const* saved) const
+        SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] bool is_view_of_saved(SavedHook const& hook, at::Tensor const& tensor) const;
     [[nodiscard]] bool has_own_block(SavedValue const& entry) const;
     [[nodiscard]] bool is_unshared(SavedValue const& entry) const SPILLWAY_REQUIRES(mutex_);
