@@ -76,6 +76,8 @@ class Run:
         self._leaves: list[Leaf] = []
         self._bodies = 0
         self._looked = {name for step in program.steps if step.op == "look" for name in step.outs}
+        self._swapped = {step.args[0] for step in program.steps
+                         if step.op == "touch" and step.attrs["kind"] in ("swap", "turn")}
 
     def record(self, *event: object) -> None:
         """Each thread tells on its own, so that the order is the program's."""
@@ -302,7 +304,9 @@ class Run:
         """One of the tensors that the node of a result has saved, held as long as the program uses it."""
         node = env[step.args[0]].grad_fn
         found = [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]
-        saved = [each for each in found if isinstance(each, Tensor)]
+        # Once the graph is gone, what was read of it does not follow a leaf that gets other data.
+        swapped = {env[touched].data_ptr() for touched in self._swapped if touched in env}
+        saved = [each for each in found if isinstance(each, Tensor) and each.data_ptr() not in swapped]
         return [saved[step.attrs["which"] % len(saved)]] if saved else []
 
     def _do_touch(self, step: Step, env: Env) -> None:

@@ -84,7 +84,7 @@ class Refusals(Train):
         for policy in listed:
             self.assertIn(f'"{policy.name}" ({policy.what})', " ".join(spillway.Session.__doc__.split()))
             self.assertIn(f"`{policy.name}` ({policy.what}", train)
-        with self.assertRaisesRegex(spillway.OptionError, "known are " + ".*".join(policy.name for policy in listed)):
+        with self.assertRaisesRegex(spillway.OptionError, "choose from " + ".*".join(policy.name for policy in listed)):
             self.open(torch.nn.Linear(2, 2), policy="best")
 
     def test_an_error_reaches_another_process_whole(self):

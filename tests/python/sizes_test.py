@@ -17,7 +17,7 @@ class Sizes(same_bits.Case):
     def test_what_is_no_budget_is_refused_in_one_clear_line(self):
         for budget, words in ((None, "such as '16GiB'"), (0, "such as '16GiB'"), ("", "such as '16GiB'"),
                               ("0", "such as '16GiB'"), (0.5, "write '50%'"), (1e9, "write 1000000000"),
-                              (True, "not True"), ("120%", "at most 100%"), ("8 apples", "not a size")):
+                              (True, "got True"), ("120%", "at most 100%"), ("8 apples", "not a size")):
             with self.subTest(budget=budget), self.assertRaises(spillway.OptionError) as refused:
                 self.open(model(1), budget)
             self.assertIn(words, str(refused.exception))

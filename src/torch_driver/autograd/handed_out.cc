@@ -71,6 +71,9 @@ class WatchedTensor final : public c10::TensorImpl {
         offset_at_first_ = storage_offset();
     }
 
+    /// It was given what the saved tensor was given.
+    void keep_up(std::uint64_t round) { round_ = round; }
+
     [[nodiscard]] std::shared_ptr<HandedOut> const& of() const { return of_; }
 
   private:
@@ -226,7 +229,7 @@ void HandedOut::follow(std::function<void(at::Tensor const&)> const& give) {
     for (WeakTensor const& one : made) {
         if (at::Tensor const living(one.lock()); living.defined()) {
             give(living);
-            static_cast<WatchedTensor&>(*living.unsafeGetTensorImpl()).begin(round);
+            static_cast<WatchedTensor&>(*living.unsafeGetTensorImpl()).keep_up(round);
         }
     }
 }

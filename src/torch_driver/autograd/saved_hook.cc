@@ -178,7 +178,12 @@ at::Tensor SavedHook::hand_out(
     }
     if (out == nullptr) {
         auto fresh = std::make_shared<HandedOut>(original_);
-        out = handed_out_.compare_exchange_strong(out, fresh) ? fresh : out;
+        if (handed_out_.compare_exchange_strong(out, fresh)) {
+            out = fresh;
+            if (!value_.valid() && passed_at_ == kNotListed) {
+                session_->saved_tensors().list_passed(*this);  // what is made has to follow
+            }
+        }
     }
     return out->make(tensor, is_wrapped_, python);
 }
