@@ -126,7 +126,7 @@ def function_returns_what_it_saved(s: Subject) -> Any:
     return x.grad, y.grad
 
 
-@case("6.11", wrong="the attribute is lost")
+@case("6.11", moves=False, wrong="the attribute is lost")
 def function_saves_what_it_recorded(s: Subject) -> Any:
     """a Function records a graph in its forward and saves the end of that, with a Python attribute"""
     class Records(torch.autograd.Function):
