@@ -13,6 +13,7 @@
 #include "torch_driver/session/torch_session.h"
 
 #include <ATen/SequenceNumber.h>
+#include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
@@ -36,6 +37,12 @@ bool is_asked_by_torch() {
     }
     auto const& ran = *node;
     return generated_node(typeid(ran)) && !holds_python_lock();
+}
+
+/// A kind that is not plain, whose shallow copies are as good as itself.
+bool is_copied_whole(at::Tensor const& tensor) {
+    return tensor.is_conj() || tensor.is_neg() || tensor.is_sparse() ||
+           at::sparse_csr::is_sparse_compressed(tensor);
 }
 
 /// As SavedVariable::unpack does.
@@ -173,6 +180,9 @@ at::Tensor SavedHook::hand_out(
     }
     bool const is_itself = !is_wrapped_ && !value_.valid() && !is_replaced;  // as in plain autograd
     bool const is_new_each_time = is_output_ && is_wrapped_;                 // there, too
+    if (!is_plain && is_wrapped_ && !is_of_torch && !is_output_ && is_copied_whole(tensor)) {
+        return guarded_when_wrapped(tensor);
+    }
     if (is_of_torch || is_itself || is_new_each_time || !is_plain) {
         return tensor;
     }

@@ -19,15 +19,20 @@
 namespace spillway {
 
 /// In a backward: keeps a reference to `handed_out` until `end_idle_guards` finds it the only one,
-/// or the backward ends. Elsewhere: nothing.
+/// or the backward ends, with those that it is nested in. Elsewhere: nothing.
 ///
 /// Thread  any
 void guard_from_stealing(at::Tensor const& handed_out);
 
-/// Gives up the references that are the only ones. Cheap where there are none.
+/// A tensor to return from an unpack hook in place of `tensor`, of any layout, where torch makes a
+/// variable of what it returns: that variable is guarded.
+[[nodiscard]] at::Tensor guarded_when_wrapped(at::Tensor const& tensor);
+
+/// Gives up the references that are the only ones. Cheap where there are none, and where there are
+/// many, which are not all looked at each time: `now`, they are.
 ///
 /// Thread  any, without a lock: tensors are freed
-void end_idle_guards();
+void end_idle_guards(bool now = false);
 
 /// References kept now, for tests.
 [[nodiscard]] std::size_t guards_from_stealing();

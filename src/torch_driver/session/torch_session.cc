@@ -296,7 +296,7 @@ void TorchSession::refuse(std::string const& why, Refusal refusal) {
 
 void TorchSession::make_room_until(std::int64_t size_bytes, c10::function_ref<bool()> try_once) {
     while (!try_once()) {
-        end_idle_guards();
+        end_idle_guards(true);
         Result<void> const room = loop_->make_room(device_->rounded(size_bytes));
         if (!room.ok()) {
             see_need(device_->rounded(size_bytes));
@@ -320,7 +320,7 @@ void TorchSession::see_need(std::int64_t size_bytes) {
     if (needed(used_bytes) <= before) {
         return;
     }
-    end_idle_guards();
+    end_idle_guards(true);
     saved_.see_what_could_leave();
     std::int64_t const now = needed(device_->used_bytes());
     while (now > before && !needed_bytes_.compare_exchange_weak(before, now)) {
