@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sessions: training under a budget of device bytes."""
 
-import contextlib
 import json
 import os
 import sys
@@ -35,6 +34,11 @@ def _error_of(words: str) -> Error:
         return StateError(refusal["why"])
     is_budget = refusal["code"] == "option" and refusal["option"] in _BUDGETS
     return (BudgetError if is_budget else OptionError)(refusal["option"], refusal["why"])
+
+
+def _utf8(text: str) -> str:
+    """A path may have bytes that are none, which the runtime would not take."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _call(function: Callable[..., _Result], *arguments: Any) -> _Result:
@@ -220,6 +224,7 @@ class Session:
         self._is_entered = False
         self._entries = 0
         self._has_warned: set[str] = set()
+        self._was_refused = False  # the budget does not hold what is there now
         self._seen: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()
         self._versions: int | None = None
         self._has_stepped = False  # an optimizer of torch's, since the last entry
@@ -250,7 +255,7 @@ class Session:
         self._device = device
         self._runtime = _call(
             torch.classes.spillway.Session, _options.to_json(options, device, _rank()), _device_bytes(device),
-            f"{opener.f_code.co_filename}:{opener.f_lineno}",
+            _utf8(f"{opener.f_code.co_filename}:{opener.f_lineno}"),
         )
         self._is_closed = False
         self._version_at_opening = self._version()
@@ -412,7 +417,7 @@ class Session:
 
     def _count_state_of(self, optimizer: torch.optim.Optimizer) -> None:
         """Before its step: what it has of earlier steps, if this session has not seen one."""
-        if optimizer in self._seen or not optimizer.state:
+        if not optimizer.state or (optimizer in self._seen and not self._was_refused):
             return
         self._seen.add(optimizer)
         try:
@@ -420,6 +425,7 @@ class Session:
         except StateError:  # another thread has closed it meanwhile
             pass
         except BudgetError as refusal:  # it may be another one than the user has in mind
+            self._was_refused = True
             file, line = self._opened_at
             raise BudgetError(refusal.option, f"{refusal._why} (of the session opened at {file}:{line})") from None
 
@@ -436,8 +442,12 @@ class Session:
             self._seen.add(optimizer)
             # Closed meanwhile; or a budget does not hold what is there now: the parameters have changed already, so that is
             # for the next entry to say.
-            with contextlib.suppress(StateError, BudgetError):
+            try:
                 self._own()
+            except StateError:
+                pass
+            except BudgetError:
+                self._was_refused = True
 
     def _update_ends(self) -> None:
         _call(self._runtime.end_update)
@@ -481,3 +491,4 @@ class Session:
         _call(self._runtime.own, [tensor for _, _, tensor in owned], [name for _, name, _ in owned],
               [kind for kind, _, _ in owned])
         self._last_owned = now
+        self._was_refused = False

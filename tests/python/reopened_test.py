@@ -56,6 +56,40 @@ class Reopened(same_bits.Case):
             self.assertGreater(session.report()["device_peak_by_phase"]["update"], 24 << 20)
             session.close()
 
+    def test_a_step_that_does_not_fit_is_refused_each_time(self):
+        net = torch.nn.Linear(WIDTH, WIDTH, bias=False)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        net.weight.grad = torch.ones_like(net.weight)
+        optimizer.step()
+        self.open(net, "2560KiB")  # the weight, its gradient and its momentum take 3 MiB
+        before = net.weight.detach().clone()
+        for _ in range(3):
+            with self.assertRaises(spillway.BudgetError):
+                optimizer.step()
+        self.assertTrue(torch.equal(net.weight, before))
+
+    def test_state_counts_in_each_of_two_sessions_that_accumulate_one_gradient(self):
+        net = torch.nn.Linear(WIDTH, WIDTH, bias=False)
+        optimizer = torch.optim.Adam(net.parameters())
+        sessions = [self.open(net, LARGE), self.open(net, LARGE)]
+        for _ in range(2):
+            for session in sessions:
+                with session:
+                    loss = net(same_bits.noise(64, WIDTH)).square().mean()
+                loss.backward()
+            optimizer.step()
+        for session in sessions:
+            with session:
+                net(same_bits.noise(64, WIDTH))
+            self.assertGreaterEqual(session._runtime.owned_bytes()["optimizer_state"], 2 * net.weight.nbytes)
+
+    def test_a_script_whose_path_is_no_text(self):
+        net = torch.nn.Linear(4, 4)
+        code = compile("session = spillway.session(net, device_budget='1MiB', nvme=folder)", "a\udcff.py", "exec")
+        names = {"spillway": spillway, "net": net, "folder": self.folder}
+        exec(code, names)
+        names["session"].close()
+
     def test_a_forgotten_one_that_was_never_entered(self):
         net = model()
         optimizer = torch.optim.AdamW(net.parameters())

@@ -3,6 +3,9 @@
 """A Function may return what it saved as a gradient. Autograd takes a gradient over, without a copy, where nobody else
 refers to it; of a saved tensor it must not, or `.grad` has the bytes of a parameter or of another's gradient."""
 
+import faulthandler
+import threading
+import time
 import unittest
 from collections.abc import Callable
 from typing import Any
@@ -106,6 +109,62 @@ class SavedAsGradient(same_bits.Case):
             loss.backward()
             return [weight.grad]
         self.as_plain(run)
+
+    def test_a_backward_inside_another_one(self) -> None:
+        """What the inner one gives goes on as a gradient of the outer one."""
+        def run(recorded) -> list[torch.Tensor]:
+            a, b, x = parameter(1), parameter(2), parameter(3)
+            inner = recorded(lambda: Dot.apply(a, b))
+            x.register_hook(lambda gradient: torch.autograd.grad(inner, [a], retain_graph=True)[0])
+            recorded(lambda: (x * 2).sum()).backward()
+            x.grad.zero_()
+            return [a, b]
+        self.as_plain(run)
+
+    def test_conjugates_and_sparse_tensors(self) -> None:
+        class First(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+                ctx.save_for_backward(b)
+                return a.sum().abs()
+
+            @staticmethod
+            def backward(ctx, gradient: torch.Tensor):
+                return ctx.saved_tensors[0], None
+
+        def conjugate(recorded) -> list[torch.Tensor]:
+            a, b = (torch.nn.Parameter(same_bits.noise(SIDE, SIDE).to(torch.complex64)) for _ in range(2))
+            held = b.conj()
+            recorded(lambda: First.apply(a, held)).backward()
+            a.grad.zero_()
+            return [torch.view_as_real(b.detach())]
+
+        def sparse(recorded) -> list[torch.Tensor]:
+            a, b = torch.nn.Parameter(torch.zeros(SIDE)), same_bits.noise(SIDE).to_sparse().requires_grad_()
+            recorded(lambda: First.apply(a, b)).backward()
+            a.grad._values().mul_(0.5)
+            return [b.detach().to_dense()]
+        self.as_plain(conjugate)
+        self.as_plain(sparse)
+
+    def test_two_threads_that_each_train_do_not_wait_for_each_other(self) -> None:
+        """One asked a Python tensor's references under a lock that the other waited for, under Python's."""
+        def train() -> None:
+            session = self.open(torch.nn.Linear(1, 1), "64MiB", min_tensor_bytes=1)
+            weight = parameter(1)
+            end = time.monotonic() + 3
+            while time.monotonic() < end:
+                with session:
+                    loss = Dot.apply(weight, same_bits.noise(8, 8).repeat(16, 16))
+                loss.backward()
+            session.close()
+        faulthandler.dump_traceback_later(120, exit=True)
+        self.addCleanup(faulthandler.cancel_dump_traceback_later)
+        threads = [threading.Thread(target=train) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     def test_nothing_is_held_after_backward(self) -> None:
         session = self.open(torch.nn.Linear(1, 1), "64MiB", min_tensor_bytes=1)

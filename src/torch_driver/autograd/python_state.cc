@@ -103,6 +103,9 @@ std::string text_of(PythonError const& error) {
 /// None: it returned; else what it raised, which Python does not see any more.
 using Raised = std::optional<std::string>;
 
+/// Of a callable that raises another error each time.
+constexpr std::size_t kMostTries = 3;
+
 /// Only what is raised twice is the callable's own: Note [Errors of signal handlers].
 Raised call(std::int64_t callable) {
     std::vector<PythonError> once;
@@ -113,9 +116,12 @@ Raised call(std::int64_t callable) {
             break;
         }
         PythonError error;
-        if (!once.empty() && error.is_like(once.back())) {
+        bool const is_own = !once.empty() && error.is_like(once.back());
+        if (is_own || once.size() == kMostTries) {
             raised = text_of(error);
-            once.pop_back();
+            if (is_own) {
+                once.pop_back();
+            }
         } else {
             once.push_back(std::move(error));
         }
