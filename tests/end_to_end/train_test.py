@@ -221,12 +221,13 @@ class Replay(InFolder):
 
 
 class FullDisk(InFolder):
-    """A file system of 24 MiB, in a mount namespace of its own, which others fill once the program has begun to write."""
+    """A file system of 24 MiB, in a mount namespace of its own, which others fill once the program has written a
+    MiB."""
 
     FILL = """(
         free=$(stat -f -c %f disk)
         for _ in $(seq 3000); do
-            [ "$(stat -f -c %f disk)" = "$free" ] || { cat /dev/zero >disk/others; break; }
+            [ "$(stat -f -c %f disk)" -gt $((free - 256)) ] || { cat /dev/zero >disk/others; break; }
             sleep 0.01
         done) >/dev/null 2>&1 &"""
 
