@@ -282,7 +282,7 @@ class Generator:
         names = [name for name in functions.WITH_ONE if not name.startswith("Raises")]
         raises = self.rng.random() < 0.08
         name = self.rng.choice(["RaisesForward", "RaisesBackward"] if raises else names)
-        self.races |= name in ("WritesSaved", "WritesUnseen", "SwapsWhatItUnpacked")
+        self.races |= name in ("WritesSaved", "WritesUnseen", "SwapsWhatItUnpacked", "SwapsItsInput")
         results = [(x.shape, x.dtype)] * (2 if name == "TwoOutputs" else 1)
         self.emit("function", [x], results, name=name)
 

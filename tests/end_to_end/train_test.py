@@ -221,25 +221,24 @@ class Replay(InFolder):
 
 
 class FullDisk(InFolder):
-    """A file system of 24 MiB, in a mount namespace of its own, which others fill once the program has written a
-    MiB."""
+    """A file system of 128 MiB, in a mount namespace of its own, which shrinks once the program has written a MiB."""
 
-    FILL = """(
-        free=$(stat -f -c %f disk)
+    SHRINK = """(
+        used() { echo $(($(stat -f -c %b disk) - $(stat -f -c %f disk))); }
         for _ in $(seq 3000); do
-            [ "$(stat -f -c %f disk)" -gt $((free - 256)) ] || { cat /dev/zero >disk/others; break; }
-            sleep 0.01
+            [ "$(used)" -gt 256 ] && mount -o remount,size=$((4 * $(used) + 2048))k disk && break
+            sleep 0.002
         done) >/dev/null 2>&1 &"""
 
     def train_on_small_disk(self, *words: str):
         (self.folder / "disk").mkdir(exist_ok=True)
-        inside = f'mount -t tmpfs -o size=24m none disk || exit 1\n{self.FILL}\nexec "$@"'
+        inside = f'mount -t tmpfs -o size=128m none disk || exit 1\n{self.SHRINK}\nexec "$@"'
         alone = ["unshare", "--map-root-user", "--mount"]
         if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
             self.skipTest("this system allows no mount namespace")
         return subprocess.run(
             [*alone, "sh", "-c", inside, "sh", PROGRAM, "train", *SMALL, "--nvme", "disk", "--nvme-allow-tmpfs",
-             "--nvme-budget", "24MiB", *words], cwd=self.folder, capture_output=True, text=True,
+             "--nvme-budget", "120MiB", *words], cwd=self.folder, capture_output=True, text=True,
             timeout=LIMIT_S, check=False)
 
     def test_what_fits_elsewhere_trains_on_with_the_same_losses(self):

@@ -37,8 +37,7 @@ std::int64_t default_host_bytes(SessionOptions const& options, HostLimits const&
 }
 
 /// A hundredth more than is free is let through: others may have written since a share was taken.
-void check_nvme_budget(SessionOptions const& options) {
-    std::int64_t const free_bytes = free_bytes_of(options.nvme);
+void check_nvme_budget(SessionOptions const& options, std::int64_t free_bytes) {
     if (options.nvme_budget_bytes <= free_bytes + free_bytes / 100) {
         return;
     }
@@ -99,8 +98,9 @@ std::unique_ptr<Tier> open_nvme(SessionOptions const& options) {
     nvme.folder = options.nvme;
     nvme.capacity_bytes = options.nvme_budget_bytes;
     nvme.allow_tmpfs = options.nvme_allow_tmpfs;
+    std::int64_t const free_bytes = free_bytes_of(options.nvme);  // before the tier's own file
     std::unique_ptr<Tier> tier = value_or_throw(open_nvme_tier(nvme), "nvme");
-    check_nvme_budget(options);
+    check_nvme_budget(options, free_bytes);
     if (options.nvme_rate_bytes_per_s > 0) {
         BytesPerSec const rate{static_cast<double>(options.nvme_rate_bytes_per_s)};
         tier = std::make_unique<RateLimitedTier>(std::move(tier), rate);
