@@ -8,6 +8,7 @@
 
 #include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <atomic>
@@ -78,6 +79,8 @@ void end_with(int task);
 void end_with_this_backward(int task) {
     auto const end = [task](void*) { end_with(task); };
     keep_for_backward(std::shared_ptr<void>(&guards(), end));
+    // That may be some time after the backward has returned, on a device's thread.
+    torch::autograd::Engine::get_default_engine().queue_callback([] { end_idle_guards(true); });
 }
 
 /// The backward is over. Where it ran inside another one, its gradients may go on in that.
