@@ -10,6 +10,20 @@ import same_bits
 from as_plain import BUDGET, ROWS, AsPlain
 
 
+class Product(torch.autograd.Function):
+    """Saves its input, a tensor of a subclass."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.as_subclass(torch.Tensor) * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return (x * gradient).as_subclass(torch.Tensor)
+
+
 class PythonClasses(AsPlain):
     def test_a_subclass_keeps_its_arithmetic_and_its_attributes(self):
         class Doubling(torch.Tensor):
@@ -19,17 +33,6 @@ class PythonClasses(AsPlain):
                 if func in (torch.Tensor.mul, torch.Tensor.__mul__, torch.Tensor.__rmul__, torch.mul):
                     result = result.add(args[0].extra if hasattr(args[0], "extra") else 1)
                 return result
-
-        class Product(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.save_for_backward(x)
-                return x.as_subclass(torch.Tensor) * 2
-
-            @staticmethod
-            def backward(ctx, gradient):
-                (x,) = ctx.saved_tensors
-                return (x * gradient).as_subclass(torch.Tensor)
 
         for leaf in (False, True):
             def body(x, push_out):
@@ -122,12 +125,7 @@ class PythonClasses(AsPlain):
         class Slotted(torch.Tensor):
             __slots__ = ("scale",)
 
-        class Scales(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.save_for_backward(x)
-                return x.as_subclass(torch.Tensor) * 2
-
+        class Scales(Product):
             @staticmethod
             def backward(ctx, gradient):
                 (x,) = ctx.saved_tensors
@@ -153,20 +151,9 @@ class PythonClasses(AsPlain):
                     raise ValueError("its scale is not known\nin the second line")
                 return super().__getattribute__(name)
 
-        class Keeps(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.save_for_backward(x)
-                return x.as_subclass(torch.Tensor) * 2
-
-            @staticmethod
-            def backward(ctx, gradient):
-                (x,) = ctx.saved_tensors
-                return (gradient * x).as_subclass(torch.Tensor)
-
         with self.open(torch.nn.Linear(2, 2), BUDGET):
             x = same_bits.noise(ROWS, ROWS).requires_grad_()
-            y = Keeps.apply((x * 1.5).as_subclass(Guarded)).sum()
+            y = Product.apply((x * 1.5).as_subclass(Guarded)).sum()
         with self.assertRaises(RuntimeError) as raised:
             y.backward()
         self.assertIn("a saved tensor is of a subclass of torch.Tensor, Guarded, that could not be made again (ValueError: its scale "
@@ -176,12 +163,7 @@ class PythonClasses(AsPlain):
         class Marked(torch.Tensor):
             pass
 
-        class Swaps(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.save_for_backward(x)
-                return x.as_subclass(torch.Tensor) * 2
-
+        class Swaps(Product):
             @staticmethod
             def backward(ctx, gradient):
                 (x,) = ctx.saved_tensors

@@ -20,4 +20,8 @@ std::optional<std::string_view> generated_node(std::type_info const& node) {
     return name.substr(0, name.size() - 1);  // the mangled name's "E"
 }
 
+bool is_python_function(std::type_info const& node) {
+    return std::string_view(node.name()) == "N5torch8autograd6PyNodeE";
+}
+
 }  // namespace spillway

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <typeinfo>
 #include <utility>
 #include <vector>
@@ -60,7 +61,7 @@ class WatchedTensor final : public c10::TensorImpl {
         TensorImpl::release_resources();
     }
 
-    /// From now on a change counts, until its maker forgets it.
+    /// From now on a change counts, in the maker's present round.
     void begin(std::uint64_t round) {
         round_ = round;
         storage_at_first_ = storage().unsafeGetStorageImpl();
@@ -175,15 +176,16 @@ at::Tensor HandedOut::make(at::Tensor const& from, bool is_wrapped, at::Tensor c
 }
 
 at::Tensor HandedOut::again(bool is_wrapped, at::Tensor const& python) {
-    std::vector<WeakTensor> last;
+    std::optional<WeakTensor> last;
     at::Tensor changed;
     {
         MutexLock const lock(mutex_);
-        last.assign(made_.end() - (made_.empty() ? 0 : 1), made_.end());
+        if (!made_.empty()) {
+            last = made_.back();
+        }
         changed = changed_;
     }
-    // Without the lock: may take Python's.
-    at::Tensor const living = last.empty() ? at::Tensor() : at::Tensor(last.front().lock());
+    at::Tensor const living(last ? last->lock() : nullptr);  // without the lock: may take Python's
     if (living.defined() && !is_wrapped) {
         guard_from_stealing(living);  // again, if that had ended
         return living;

@@ -26,8 +26,6 @@ namespace spillway {
 
 namespace {
 
-constexpr std::string_view kFunction = "N5torch8autograd6PyNodeE";  ///< by its mangled name
-
 /// Whether a node of torch's own asks, which never writes what it saved. Others may: a Function, or
 /// Python that reads a node's attribute, also in a hook of the node that runs.
 bool is_asked_by_torch() {
@@ -66,7 +64,7 @@ Origin origin_of(at::Tensor const& tensor) {
 bool is_saved_by_its_maker(Origin const& origin) {
     return origin.node != nullptr && origin.number + 1 == at::sequence_number::peek() &&
            origin.thread == at::RecordFunction::currentThreadId() &&
-           (!holds_python_lock() || std::string_view(origin.node->name()) == kFunction);
+           (!holds_python_lock() || is_python_function(*origin.node));
 }
 
 }  // namespace

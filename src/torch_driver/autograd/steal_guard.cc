@@ -12,7 +12,6 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <atomic>
-#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -53,7 +52,8 @@ bool is_idle(at::Tensor const& tensor) {
     return wrapper != nullptr && python_references(wrapper) == 1;
 }
 
-/// Takes out those that `ends` is true of; of the rest, how many there are. With the mutex held.
+/// Takes out those that `ends` is true of. Called with the mutex held; free what it returns
+/// without.
 template <typename Ends>
 std::vector<at::Tensor> take_out(Guards& of, Ends const& ends) {
     std::vector<at::Tensor> ended;
@@ -159,7 +159,7 @@ at::Tensor guarded_when_wrapped(at::Tensor const& tensor) {
 }
 
 void end_idle_guards(bool now) {
-    constexpr std::size_t kFew = 16;  // that are looked at each time
+    constexpr std::size_t kFew = 16;  // up to so many are all looked at each time
     if (guards().count.load(std::memory_order_relaxed) == 0) {
         return;
     }
