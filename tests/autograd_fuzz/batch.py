@@ -27,6 +27,7 @@ class Tally:
     loaded_programs: int = 0  # in which a value came back
     known: dict[str, int] = dataclasses.field(default_factory=dict)
     failed: dict[int, str] = dataclasses.field(default_factory=dict)  # seed: the first difference
+    torch_crashed: list[int] = dataclasses.field(default_factory=list)  # seeds: plain autograd ends the process
 
 
 def quiet() -> None:

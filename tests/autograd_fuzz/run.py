@@ -3,7 +3,8 @@
 """Many seeds, in processes of their own, so that a crash or a hang is one seed's: python run.py --seeds
 100000.
 Failing programs are shrunk and written to a folder; the last line is JSON. Keep those that matter in
-regressions/."""
+regressions/. A program whose plain autograd ends its process by a signal, without Spillway, is torch's own
+crash: it is counted as `torch_crashed`, and does not fail."""
 
 import argparse
 import dataclasses
@@ -15,12 +16,15 @@ import pathlib
 import signal
 import sys
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from autograd_fuzz.actions import random_program  # noqa: E402
 from autograd_fuzz.batch import Tally, quiet, run_batch  # noqa: E402
+from autograd_fuzz.interpret import Plain, interpret  # noqa: E402
 from autograd_fuzz.program import Program, to_json  # noqa: E402
 from autograd_fuzz.shrink import shrunk  # noqa: E402
 from autograd_fuzz.systems import CODED_SHARE, Budget  # noqa: E402
@@ -63,7 +67,10 @@ class Worker:
             message = self.connection.recv()
         except EOFError:
             self.process.join()
-            total.failed[self.at] = f"the process ended with {self.process.exitcode}"
+            if crashes(self.process) and torch_crashes(random_program(self.at)):
+                total.torch_crashed.append(self.at)
+            else:
+                total.failed[self.at] = f"the process ended with {self.process.exitcode}"
             return False
         self.heard = time.monotonic()
         if isinstance(message, Tally):
@@ -113,7 +120,8 @@ def run_all(first: int, seeds: int, jobs: int, scratch: str, coded_share: float)
             if worker.connection not in ready:
                 worker.end_hung(total)
             workers.remove(worker)
-            if worker.at in total.failed and worker.at + 1 < worker.end and worker.process.exitcode != 0:
+            ended_early = worker.at in total.failed or worker.at in total.torch_crashed
+            if ended_early and worker.at + 1 < worker.end and worker.process.exitcode != 0:
                 pending.insert(0, (worker.at + 1, worker.end))
         if time.monotonic() - reported > 10:
             reported = time.monotonic()
@@ -122,8 +130,34 @@ def run_all(first: int, seeds: int, jobs: int, scratch: str, coded_share: float)
     return total
 
 
+def crashes(process: BaseProcess) -> bool:
+    """By a signal; not by the one that ends what hangs."""
+    return (process.exitcode or 0) < 0 and process.exitcode != -signal.SIGKILL
+
+
+def torch_crashes(program: Program) -> bool:
+    """In one of three forks with plain autograd alone: a crash may depend on what memory holds."""
+
+    def attempt() -> None:
+        quiet()
+        interpret(program, Plain())
+        os._exit(0)
+
+    return any(crashes(in_a_fork(attempt)) for _ in range(3))
+
+
+def in_a_fork(attempt: Callable[[], None]) -> BaseProcess:
+    """Whatever it does, we go on; one that hangs is killed."""
+    process = FORK.Process(target=attempt)
+    process.start()
+    process.join(HANGS_AFTER_S / 6)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    return process
+
+
 def fails_alone(program: Program, budget: Budget, scratch: str) -> bool:
-    """In a fork: whatever it does, we go on."""
 
     def attempt() -> None:
         quiet()
@@ -131,13 +165,7 @@ def fails_alone(program: Program, budget: Budget, scratch: str) -> bool:
         run_batch([program], budget, scratch, tally)
         os._exit(1 if tally.failed else 0)
 
-    process = FORK.Process(target=attempt)
-    process.start()
-    process.join(HANGS_AFTER_S / 6)
-    if process.is_alive():
-        process.kill()
-        process.join()
-    return process.exitcode != 0
+    return in_a_fork(attempt).exitcode != 0
 
 
 def keep(seed: int, why: str, budget: Budget, folder: pathlib.Path, scratch: str) -> None:
@@ -164,7 +192,7 @@ def main() -> int:
         budget = Budget.random(seed - (seed - options.first) % BATCH, options.coded_share)
         keep(seed, why, budget, options.folder, str(options.folder))
     print(json.dumps({"seeds": options.seeds, "first": options.first, "failed": sorted(total.failed),
-                      "refused": total.refused, "known": total.known, "moved_bytes": total.moved_bytes,
+                      "torch_crashed": sorted(total.torch_crashed), "refused": total.refused, "known": total.known, "moved_bytes": total.moved_bytes,
                       "coded_programs": total.coded_programs, "coded_values": total.coded_values,
                       "loaded_programs": total.loaded_programs}))
     return 1 if total.failed else 0

@@ -122,6 +122,21 @@ class Hangs(unittest.TestCase):
         self.assertIn("programs=27", done.stdout, "those behind it run in another process")
 
 
+    def test_a_crash_of_plain_autograd_is_torchs_and_one_under_spillway_alone_fails(self):
+        here = str(pathlib.Path(__file__).resolve().parent)
+        program = (f"import os, signal, sys; sys.path[:0] = [{here!r}, {str(pathlib.Path(here).parent)!r}]\n"
+                   "from autograd_fuzz import batch, run\n"
+                   "ordinary = run.interpret\n"
+                   "def planted(program, system):\n"
+                   "    if program.seed == 3 or (program.seed == 5 and not isinstance(system, run.Plain)):\n"
+                   "        os.kill(os.getpid(), signal.SIGSEGV)\n"
+                   "    return ordinary(program, system)\n"
+                   "run.interpret = batch.interpret = planted\n"
+                   f"print(run.run_all(0, 8, 1, {os.environ['SPILLWAY_BINARY_DIR']!r} + '/scratch', 0.0))\n")
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+        self.assertIn("failed={5: 'the process ended with -11'}, torch_crashed=[3]", done.stdout, done.stderr)
+
+
 class Broken(unittest.TestCase):
     def smallest(self, make: type, seeds: int) -> Program:
         """The first program that notices, shrunk."""
