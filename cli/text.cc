@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <sstream>
 
 namespace spillway::cli {
 
@@ -17,13 +18,13 @@ bool read_whole(std::string const& text, Number& number) {
     return failure == std::errc{} && stop == end;
 }
 
-std::string shown(double number) {
-    std::string text = std::to_string(number);
-    text.erase(text.find_last_not_of('0') + 1);
-    return text.back() == '.' ? text.substr(0, text.size() - 1) : text;
-}
-
 }  // namespace
+
+std::string shown(double number) {
+    std::ostringstream text;
+    text << number;
+    return text.str();
+}
 
 std::string WholeNumber::operator()(std::string const& text) const {
     std::int64_t number = 0;

@@ -9,6 +9,9 @@
 
 namespace spillway::cli {
 
+/// As C++ streams write it: "0.5", "1e-05".
+[[nodiscard]] std::string shown(double number);
+
 /// Whole numbers in [least, most]. The checks return "" or why not, as CLI11's validators do.
 struct WholeNumber {
     std::int64_t least = 0;

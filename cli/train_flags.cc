@@ -9,7 +9,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <sstream>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -29,12 +28,6 @@ CLI::Validator check(auto function) {
 
 std::string not_empty(std::string const& text) {
     return text.empty() ? "'' is empty" : "";
-}
-
-std::string shown(double number) {
-    std::ostringstream text;
-    text << number;
-    return text.str();
 }
 
 /// One group of flags in the help text. Each says its default in brackets.

@@ -18,7 +18,6 @@ namespace spillway {
 
 namespace {
 
-constexpr char const* kWhere = "host memory";
 /// From here on a number means "no limit": v1 writes the largest multiple of a page.
 constexpr std::int64_t kEndless = std::int64_t{1} << 60;
 
@@ -143,7 +142,7 @@ Error too_much(Errc code, std::int64_t asked_bytes, std::string const& why) {
     return Error{
         code,
         fmt::format("{} are asked for, but {}; ask for less", format_size(asked_bytes), why),
-        kWhere};
+        kHostMemory};
 }
 
 }  // namespace
@@ -176,7 +175,7 @@ Result<void> check_host_budget(std::int64_t asked_bytes, HostLimits const& limit
     bool const has_cgroup = limits.cgroup_limit_bytes != HostLimits::kUnlimited;
     if (asked_bytes < 0) {
         return Error{
-            Errc::bad_argument, fmt::format("{} bytes are less than nothing", asked_bytes), kWhere};
+            Errc::bad_argument, fmt::format("{} bytes are less than nothing", asked_bytes), kHostMemory};
     }
     if (limits.machine_bytes != HostLimits::kUnlimited && asked_bytes > limits.machine_bytes) {
         return too_much(

@@ -15,7 +15,6 @@ namespace spillway {
 namespace {
 
 constexpr std::int64_t kPageBytes = 4096;
-constexpr char const* kWhere = "host memory";
 
 }  // namespace
 
@@ -61,7 +60,7 @@ Result<HostMemory> map_host_memory(std::int64_t size_bytes) {
         return Error{
             Errc::bad_argument,
             fmt::format("{} are less than a page", format_size(size_bytes)),
-            kWhere};
+            kHostMemory};
     }
     auto const whole = static_cast<std::size_t>(size_bytes / kPageBytes * kPageBytes);
     void* const memory = ::mmap(
@@ -71,7 +70,7 @@ Result<HostMemory> map_host_memory(std::int64_t size_bytes) {
         return Error{
             Errc::out_of_memory,
             fmt::format("the system refuses {} of memory", format_size(size_bytes)),
-            kWhere};
+            kHostMemory};
     }
     // After a fork the pages of one of the two would be others than those that a device writes to.
     ::madvise(memory, whole, MADV_DONTFORK);

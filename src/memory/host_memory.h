@@ -15,6 +15,9 @@
 
 namespace spillway {
 
+/// Where an error of this folder happened.
+inline constexpr char const* kHostMemory = "host memory";
+
 /// Host memory of exact size that a device may copy to and from. Move-only.
 ///
 /// Thread  used by one thread at a time; the bytes are the owner's to guard

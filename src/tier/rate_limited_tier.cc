@@ -17,10 +17,6 @@ namespace {
 
 constexpr Direction kWays[]{Direction::store, Direction::load};
 
-std::size_t index_of(Direction way) {
-    return static_cast<std::size_t>(way);
-}
-
 }  // namespace
 
 RateLimitedTier::RateLimitedTier(

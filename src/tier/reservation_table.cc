@@ -7,14 +7,6 @@
 
 namespace spillway {
 
-namespace {
-
-std::size_t index_of(Direction way) {
-    return static_cast<std::size_t>(way);
-}
-
-}  // namespace
-
 std::int64_t ReservationTable::add(
     std::int64_t place, std::int64_t size_bytes, std::int64_t rounded_bytes, std::int64_t pieces
 ) {

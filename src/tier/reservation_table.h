@@ -10,6 +10,7 @@
 #include "tier/tier.h"
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -17,6 +18,9 @@
 namespace spillway {
 
 enum class Direction : std::uint8_t { store, load };
+[[nodiscard]] inline std::size_t index_of(Direction way) {
+    return static_cast<std::size_t>(way);
+}
 
 /// One reserved place. Its address is stable while it is reserved.
 struct TierEntry {

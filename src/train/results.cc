@@ -17,15 +17,15 @@ namespace spillway::train {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 template <typename T>
-Json or_null(std::optional<T> const& value) {
-    return value ? Json(*value) : Json(nullptr);
+OrderedJson or_null(std::optional<T> const& value) {
+    return value ? OrderedJson(*value) : OrderedJson(nullptr);
 }
 
 // The double whose shortest form is the float's shortest form, so that JSON shows that one.
-Json shortest(float value) {
+OrderedJson shortest(float value) {
     if (!std::isfinite(value)) {
         return nullptr;
     }
@@ -36,11 +36,11 @@ Json shortest(float value) {
     return wide;
 }
 
-Json of_device(Results const& results, std::int64_t DeviceMemory::*bytes) {
-    return results.device_memory ? Json(*results.device_memory.*bytes) : Json(nullptr);
+OrderedJson of_device(Results const& results, std::int64_t DeviceMemory::*bytes) {
+    return results.device_memory ? OrderedJson(*results.device_memory.*bytes) : OrderedJson(nullptr);
 }
 
-Json moved(Results const& results, std::int64_t DiskBytes::*direction) {
+OrderedJson moved(Results const& results, std::int64_t DiskBytes::*direction) {
     if (!results.disk_before || !results.disk_after) {
         return nullptr;
     }
@@ -48,15 +48,15 @@ Json moved(Results const& results, std::int64_t DiskBytes::*direction) {
 }
 
 // JSON has no infinity: of a gradient whose exact one is 0.
-Json finite(double number) {
-    return std::isfinite(number) ? Json(number) : Json(nullptr);
+OrderedJson finite(double number) {
+    return std::isfinite(number) ? OrderedJson(number) : OrderedJson(nullptr);
 }
 
-Json of_gradients(Results const& results) {
+OrderedJson of_gradients(Results const& results) {
     if (!results.gradient_errors) {
         return nullptr;
     }
-    Json parameters = Json::object();
+    OrderedJson parameters = OrderedJson::object();
     for (auto const& parameter : results.gradient_errors->parameters) {
         parameters[parameter.name] = finite(parameter.error);
     }
@@ -116,22 +116,22 @@ std::string summary_of(Results const& results) {
 }
 
 std::string text_of(Results const& results) {
-    Json losses = Json::array();
+    OrderedJson losses = OrderedJson::array();
     for (float const loss : results.losses) {
         losses.push_back(shortest(loss));
     }
-    Json validation = Json::array();
+    OrderedJson validation = OrderedJson::array();
     for (Validation const& at : results.validation) {
         validation.push_back({{"step", at.step}, {"loss", shortest(at.loss)}});
     }
     double const seconds = usual_step_seconds(results);
-    Json const tokens_per_second =
-        seconds > 0 ? Json(static_cast<double>(results.tokens_per_step) / seconds) : Json(nullptr);
-    Json const all{
+    OrderedJson const tokens_per_second =
+        seconds > 0 ? OrderedJson(static_cast<double>(results.tokens_per_step) / seconds) : OrderedJson(nullptr);
+    OrderedJson const all{
         {"format", "spillway.train"},
         {"version", 1},
         {"ok", results.ok},
-        {"error", results.error.empty() ? Json(nullptr) : Json(results.error)},
+        {"error", results.error.empty() ? OrderedJson(nullptr) : OrderedJson(results.error)},
         {"first_step", results.first_step},
         {"steps", results.losses.size()},
         {"losses", losses},
@@ -147,10 +147,10 @@ std::string text_of(Results const& results) {
         {"baseline_rss_bytes", or_null(results.baseline_rss_bytes)},
         {"bytes_written", moved(results, &DiskBytes::written)},
         {"bytes_read", moved(results, &DiskBytes::read)},
-        {"report", results.report ? Json::parse(to_json(*results.report)) : Json(nullptr)},
+        {"report", results.report ? OrderedJson::parse(to_json(*results.report)) : OrderedJson(nullptr)},
         {"gradient_error", of_gradients(results)},
-        {"options", results.settings.empty() ? Json(nullptr) : Json::parse(results.settings)}};
-    return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+        {"options", results.settings.empty() ? OrderedJson(nullptr) : OrderedJson::parse(results.settings)}};
+    return all.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace spillway::train

@@ -124,8 +124,6 @@ class CountingAllocator final : public c10::Allocator {
     }
 };
 
-constexpr std::uint8_t kPriority = 100;  // above torch's own allocators
-
 }  // namespace
 
 // Which function frees a block follows from its address, so that a block may outlive its session.
@@ -141,7 +139,7 @@ void install_allocator() {
     static std::once_flag once;
     std::call_once(once, [] {
         static auto* const allocator = new ForwardingAllocator;
-        c10::SetCPUAllocator(allocator, kPriority);
+        c10::SetCPUAllocator(allocator, kAllocatorPriority);
     });
 }
 
@@ -183,7 +181,7 @@ void count_plain_allocations() {
     static std::once_flag once;
     std::call_once(once, [] {
         static auto* const allocator = new CountingAllocator;
-        c10::SetCPUAllocator(allocator, kPriority);
+        c10::SetCPUAllocator(allocator, kAllocatorPriority);
     });
 }
 

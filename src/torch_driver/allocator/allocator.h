@@ -5,11 +5,15 @@
 // everything else as before. Counts and limits are the device's; this only forwards.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 namespace spillway {
 
 class TorchSession;
+
+/// Of ours among those that torch knows for a device: above its own.
+inline constexpr std::uint8_t kAllocatorPriority = 100;
 
 /// Puts our allocator in front of torch's, once a process.
 void install_allocator();

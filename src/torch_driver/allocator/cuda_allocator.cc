@@ -3,6 +3,7 @@
 
 #include "torch_driver/allocator/cuda_allocator.h"
 
+#include "torch_driver/allocator/allocator.h"
 #include "torch_driver/allocator/cuda_forwarding.h"
 #include "torch_driver/allocator/restored_block.h"
 
@@ -21,7 +22,6 @@ namespace spillway {
 namespace {
 
 constexpr char const* kKernels = "libtorch_cuda.so";
-constexpr std::uint8_t kPriority = 100;  // above torch's own allocators
 
 /// Ours, in front of what was torch's own at the first call; leaked, as blocks outlive main().
 RoomMakingCudaAllocator& in_front() {
@@ -151,7 +151,7 @@ c10::DeviceAllocator* install_cuda_allocator(AllocateThrough through) {
     ours.set_through(through);
     static bool const installed = [&] {
         cuda_torch::allocator.store(&ours);
-        c10::SetAllocator(c10::kCUDA, &ours, kPriority);
+        c10::SetAllocator(c10::kCUDA, &ours, kAllocatorPriority);
         return true;
     }();
     static_cast<void>(installed);

@@ -3,6 +3,7 @@
 
 #include "torch_driver/allocator/device_allocator.h"
 
+#include "torch_driver/allocator/allocator.h"
 #include "torch_driver/allocator/cuda_allocator.h"
 #include "torch_driver/allocator/restored_block.h"
 #include "torch_driver/device/c10_device.h"
@@ -20,8 +21,6 @@
 namespace spillway {
 
 namespace {
-
-constexpr std::uint8_t kPriority = 100;  // above torch's own allocators
 
 /// Who allocates on a device.
 class Owners {
@@ -123,7 +122,7 @@ c10::DeviceAllocator* install_device_allocator(c10::DeviceType type) {
     }
     auto* const inner = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(type));
     if (inner != nullptr) {
-        c10::SetAllocator(type, new ForwardingDeviceAllocator(*inner, type), kPriority);
+        c10::SetAllocator(type, new ForwardingDeviceAllocator(*inner, type), kAllocatorPriority);
         behind->emplace(type, inner);
     }
     return inner;

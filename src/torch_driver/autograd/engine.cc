@@ -29,7 +29,7 @@ using torch::autograd::SavedVariableHooks;
 Engine* previous = nullptr;  // the engine before ours: torch's own, or Python's
 
 /// A backward, and who records it.
-struct Running {
+struct RunningBackward {
     ThreadRecording recording;
     Backward backward;
 };
@@ -38,28 +38,28 @@ struct Running {
 /// returned, so graph and session are dropped before.
 class Carried final : public c10::DebugInfoBase {
   public:
-    explicit Carried(Running running) : running_(std::make_shared<Running>(std::move(running))) {}
+    explicit Carried(RunningBackward running) : running_(std::make_shared<RunningBackward>(std::move(running))) {}
 
-    [[nodiscard]] std::shared_ptr<Running const> running() const {
+    [[nodiscard]] std::shared_ptr<RunningBackward const> running() const {
         std::lock_guard const lock(mutex_);
         return running_;
     }
     void end() {
-        std::shared_ptr<Running const> going;  // goes after the lock: graphs free foreign things
+        std::shared_ptr<RunningBackward const> going;  // goes after the lock: graphs free foreign things
         std::lock_guard const lock(mutex_);
         going.swap(running_);
     }
 
   private:
     mutable std::mutex mutex_;
-    std::shared_ptr<Running const> running_;
+    std::shared_ptr<RunningBackward const> running_;
 };
 
 constexpr std::string_view kCarriedName = "SPILLWAY_BACKWARD";
 auto const kCarriedKind = debug_info_kind<c10::DebugInfoKind>(&kCarriedName);
 
 /// What the calling thread runs a node of; null where it runs none.
-std::shared_ptr<Running const> running_here() {
+std::shared_ptr<RunningBackward const> running_here() {
     auto const* const carried =
         static_cast<Carried const*>(c10::ThreadLocalDebugInfo::get(kCarriedKind));
     return carried == nullptr ? nullptr : carried->running();
@@ -94,7 +94,7 @@ ThreadRecording recording_here() {
     if (thread_recording().session != nullptr) {
         return thread_recording();
     }
-    std::shared_ptr<Running const> const running = running_here();
+    std::shared_ptr<RunningBackward const> const running = running_here();
     return running == nullptr ? recording_of_adopted() : running->recording;
 }
 
@@ -123,7 +123,7 @@ class DelegatingEngine final : public HandsOnNodeHooks<Engine> {
     ) override {
         // Debug info goes along to the threads that run this backward.
         auto const carried =
-            std::make_shared<Carried>(Running{recording_here(), Backward{roots, outputs}});
+            std::make_shared<Carried>(RunningBackward{recording_here(), Backward{roots, outputs}});
         c10::DebugInfoGuard const along(kCarriedKind, carried);
         auto const end = c10::make_scope_exit([&] { carried->end(); });
         return previous->execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
@@ -201,7 +201,7 @@ void keep_for_backward(std::shared_ptr<void> held) {
 }
 
 std::shared_ptr<Backward const> backward_here() {
-    std::shared_ptr<Running const> const running = running_here();
+    std::shared_ptr<RunningBackward const> const running = running_here();
     return running == nullptr ? nullptr
                               : std::shared_ptr<Backward const>(running, &running->backward);
 }

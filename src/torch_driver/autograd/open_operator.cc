@@ -87,7 +87,7 @@ std::unordered_map<std::string_view, Signature> const& signatures() {
 }
 
 /// Outermost first; deeper ones than fit are only counted.
-struct Running {
+struct OperatorStack {
     std::array<OpenOperator, 16> operators{};
     std::size_t depth = 0;
 
@@ -97,8 +97,8 @@ struct Running {
     }
 };
 
-Running& running() {
-    static thread_local Running now;
+OperatorStack& operator_stack() {
+    static thread_local OperatorStack now;
     return now;
 }
 
@@ -124,7 +124,7 @@ OpenOperator opened(at::RecordFunction const& function) {
 }
 
 std::unique_ptr<at::ObserverContext> operator_begins(at::RecordFunction const& function) {
-    Running& now = running();
+    OperatorStack& now = operator_stack();
     if (now.depth < now.operators.size()) {
         now.operators[now.depth] = opened(function);
     }
@@ -133,7 +133,7 @@ std::unique_ptr<at::ObserverContext> operator_begins(at::RecordFunction const& f
 }
 
 void operator_ends(at::RecordFunction const&, at::ObserverContext*) {
-    Running& now = running();
+    OperatorStack& now = operator_stack();
     now.depth -= now.depth > 0 ? 1 : 0;
 }
 
@@ -146,7 +146,7 @@ at::RecordFunctionCallback watching() {
 }  // namespace
 
 OpenOperators open_operators() {
-    Running const& now = running();
+    OperatorStack const& now = operator_stack();
     return {now.at(0), now.at(1)};
 }
 
@@ -158,7 +158,7 @@ OpenOperatorWatch::OpenOperatorWatch() {
 
 OpenOperatorWatch::~OpenOperatorWatch() {
     if (callback_ && callback_->ends_here()) {
-        running() = {};
+        operator_stack() = {};
     }
 }
 

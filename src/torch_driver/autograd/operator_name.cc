@@ -14,19 +14,19 @@ namespace spillway {
 namespace {
 
 /// Names of the operators that run now, outermost first; deeper ones than fit are only counted.
-struct Running {
+struct RunningNames {
     std::array<char const*, 16> names{};
     std::size_t depth = 0;
     std::weak_ptr<OperatorCallback> callback;  ///< of the watches that live: one for all
 };
 
-Running& running() {
-    static thread_local Running now;
+RunningNames& running_names() {
+    static thread_local RunningNames now;
     return now;
 }
 
-std::unique_ptr<at::ObserverContext> operator_begins(at::RecordFunction const& function) {
-    Running& now = running();
+std::unique_ptr<at::ObserverContext> name_begins(at::RecordFunction const& function) {
+    RunningNames& now = running_names();
     if (now.depth < now.names.size()) {
         now.names[now.depth] = function.name();
     }
@@ -34,8 +34,8 @@ std::unique_ptr<at::ObserverContext> operator_begins(at::RecordFunction const& f
     return nullptr;
 }
 
-void operator_ends(at::RecordFunction const&, at::ObserverContext*) {
-    Running& now = running();
+void name_ends(at::RecordFunction const&, at::ObserverContext*) {
+    RunningNames& now = running_names();
     now.depth -= now.depth > 0 ? 1 : 0;
 }
 
@@ -48,23 +48,23 @@ bool is_of_library(std::string_view name) {
 }  // namespace
 
 OperatorWatch::OperatorWatch() {
-    at::RecordFunctionCallback callback(&operator_begins, &operator_ends);
+    at::RecordFunctionCallback callback(&name_begins, &name_ends);
     callback.scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION});
-    callback_ = running().callback.lock();
+    callback_ = running_names().callback.lock();
     if (!OperatorCallback::is_there_one(callback)) {
         callback_ = std::make_shared<OperatorCallback>(callback);
-        running().callback = callback_;
+        running_names().callback = callback_;
     }
 }
 
 OperatorWatch::~OperatorWatch() {
     if (callback_ != nullptr && callback_.use_count() == 1 && callback_->ends_here()) {
-        running().depth = 0;
+        running_names().depth = 0;
     }
 }
 
 std::string current_operator() {
-    Running const& now = running();
+    RunningNames const& now = running_names();
     if (now.depth == 0) {
         return "an allocation";
     }
@@ -72,7 +72,7 @@ std::string current_operator() {
 }
 
 RunningOperators running_operators() {
-    Running const& now = running();
+    RunningNames const& now = running_names();
     std::size_t const depth = std::min(now.depth, now.names.size());
     if (depth == 0) {
         return {};

@@ -39,12 +39,12 @@ namespace spillway {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// What Python makes an error of its own of: one line of JSON. `code`: `option`, which cannot be;
 /// `text`, an option's that cannot be read or asks for nothing; `state`, of the session.
 void refuse(char const* code, std::string_view option, std::string const& why) {
-    Json const error{{"code", code}, {"option", option}, {"why", why}};
+    OrderedJson const error{{"code", code}, {"option", option}, {"why", why}};
     TORCH_CHECK_VALUE(false, json_line(error));
 }
 
@@ -71,7 +71,7 @@ void check_state(bool holds, char const* otherwise) {
 }
 
 /// As a user would type it; of codecs by class, {"attention": "affine8"}, as one list.
-std::string text_of(Json const& value) {
+std::string text_of(OrderedJson const& value) {
     if (!value.is_object()) {
         return value.is_string() ? value.get<std::string>() : value.dump();
     }
@@ -86,13 +86,13 @@ std::string text_of(Json const& value) {
     return *text;
 }
 
-bool has(Json const& given, std::string_view name) {
+bool has(OrderedJson const& given, std::string_view name) {
     auto const at = given.find(name);
     return at != given.end() && !at->is_null();
 }
 
 /// What Python means where no `host_budget` is given: half of what is free, for a GPU.
-void choose_host_budget(Json const& given, SessionOptions& options) {
+void choose_host_budget(OrderedJson const& given, SessionOptions& options) {
     if (options.device == "cpu") {
         return;
     }
@@ -113,7 +113,7 @@ void choose_host_budget(Json const& given, SessionOptions& options) {
 /// `text`: a JSON object of options by their names in Python, null: not given; `device` and `rank`,
 /// which are no arguments there, by their own. A share of a GPU's memory is `device_bytes`'.
 SessionOptions read_options(std::string const& text, std::int64_t device_bytes) {
-    Json const given = Json::parse(text);
+    OrderedJson const given = OrderedJson::parse(text);
     SessionOptions options;
     options.device = given.at("device").get<std::string>();
     std::int64_t const whole_bytes = options.device == "cpu" ? memory_limit_bytes() : device_bytes;
@@ -157,9 +157,9 @@ std::vector<OwnedKind> kinds_of(std::vector<std::string> const& names) {
 /// Python's mapping: the members' names.
 std::string json_of(Refusal const& refusal) {
     auto const of_pool = [](PoolRefusal const& pool) {
-        return Json{{"state", name_of(pool.state)}, {"error", pool.error}};
+        return OrderedJson{{"state", name_of(pool.state)}, {"error", pool.error}};
     };
-    Json const fields{
+    OrderedJson const fields{
         {"why", name_of(refusal.why)},
         {"step", refusal.step},
         {"phase", name_of(refusal.phase)},
