@@ -21,7 +21,9 @@ struct SessionOptions {
     std::int64_t nvme_budget_bytes = 0;  ///< 0 with a folder: nine tenths of its free space
     bool nvme_allow_tmpfs = false;
     std::string policy = "online";      ///< a name of `policies()` (spillway/policy.h)
-    std::int64_t min_value_bytes = -1;  ///< smaller saved tensors stay; -1: 64 KiB
+    /// Smaller saved tensors stay: below this one costs more to move than it frees, a page of I/O
+    /// each way and a transfer's bookkeeping. A choice, not a measurement yet.
+    std::int64_t min_value_bytes = 65536;
     bool cap_from_open = true;   ///< false, on the CPU: only while a Recording or its graph lives
     bool whole_process = false;  ///< count every thread's allocations, not the opener's only
     std::string record_events = {};  ///< a file for the event and command log; empty: none

@@ -26,10 +26,6 @@ namespace spillway {
 
 namespace {
 
-/// Below this a saved tensor costs more to move than it frees: one page of I/O each way and a
-/// transfer's bookkeeping. A choice, not a measurement yet.
-constexpr std::int64_t kMinValueBytes = 65536;
-
 /// Whether a Python Function asks for what it saved: under Python's lock, and without a lock of the
 /// node, which a getter of a node's attribute holds.
 bool is_python_function() {
@@ -60,9 +56,7 @@ TorchSession::TorchSession(
       blocks_(device_, device.place),
       owned_(device_, device.place.device),
       gradients_(device.place.device),
-      saved_(
-          blocks_, owned_, options.min_value_bytes < 0 ? kMinValueBytes : options.min_value_bytes
-      ),
+      saved_(blocks_, owned_, options.min_value_bytes),
       loop_(std::make_unique<Loop>(std::move(loop), device_, std::move(mover), saved_)),
       use_(options.cap_from_open || !device_->is_host()),
       budget_(device_, *this) {
