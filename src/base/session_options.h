@@ -20,7 +20,7 @@ struct SessionOptions {
     std::string nvme = {};               ///< a folder; empty: no NVMe tier
     std::int64_t nvme_budget_bytes = 0;  ///< 0 with a folder: nine tenths of its free space
     bool nvme_allow_tmpfs = false;
-    std::string policy = "online";      ///< a name of `policies()` (spillway/policy.h)
+    std::string policy = "online";  ///< a name of `policies()` (spillway/policy.h)
     /// Smaller saved tensors stay: below this one costs more to move than it frees, a page of I/O
     /// each way and a transfer's bookkeeping. A choice, not a measurement yet.
     std::int64_t min_value_bytes = 65536;

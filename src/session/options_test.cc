@@ -66,7 +66,10 @@ TEST(Options, text_is_read_by_the_type) {
 
 TEST(Options, the_default_that_help_tells_is_the_one_that_holds) {
     SessionOptions options;
-    ASSERT_EQ(read("min_value_bytes", default_words(*find_option("min_value_bytes"), Face::cpp), options), "");
+    ASSERT_EQ(
+        read("min_value_bytes", default_words(*find_option("min_value_bytes"), Face::cpp), options),
+        ""
+    );
     EXPECT_EQ(options.min_value_bytes, SessionOptions{}.min_value_bytes);
 }
 

@@ -3,7 +3,7 @@
 
 #include "torch_driver/allocator/storage_wrapper.h"
 
-#include "torch_driver/autograd/python_lock.h"
+#include "torch_driver/python/python_lock.h"
 
 #include <utility>
 

@@ -38,14 +38,16 @@ struct RunningBackward {
 /// returned, so graph and session are dropped before.
 class Carried final : public c10::DebugInfoBase {
   public:
-    explicit Carried(RunningBackward running) : running_(std::make_shared<RunningBackward>(std::move(running))) {}
+    explicit Carried(RunningBackward running)
+        : running_(std::make_shared<RunningBackward>(std::move(running))) {}
 
     [[nodiscard]] std::shared_ptr<RunningBackward const> running() const {
         std::lock_guard const lock(mutex_);
         return running_;
     }
     void end() {
-        std::shared_ptr<RunningBackward const> going;  // goes after the lock: graphs free foreign things
+        std::shared_ptr<RunningBackward const>
+            going;  // goes after the lock: graphs free foreign things
         std::lock_guard const lock(mutex_);
         going.swap(running_);
     }

@@ -3,8 +3,8 @@
 
 #include "torch_driver/autograd/handed_out.h"
 
-#include "torch_driver/autograd/python_state.h"
 #include "torch_driver/autograd/steal_guard.h"
+#include "torch_driver/python/python_state.h"
 
 #include <c10/core/InferenceMode.h>
 #include <c10/core/Storage.h>

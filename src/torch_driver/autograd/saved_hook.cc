@@ -4,12 +4,12 @@
 #include "torch_driver/autograd/saved_hook.h"
 
 #include "torch_driver/autograd/engine.h"
-#include "torch_driver/autograd/generated_node.h"
 #include "torch_driver/autograd/handed_out.h"
-#include "torch_driver/autograd/python_lock.h"
-#include "torch_driver/autograd/python_state.h"
 #include "torch_driver/autograd/steal_guard.h"
 #include "torch_driver/autograd/written_in_place.h"
+#include "torch_driver/origin/generated_node.h"
+#include "torch_driver/python/python_lock.h"
+#include "torch_driver/python/python_state.h"
 #include "torch_driver/session/torch_session.h"
 
 #include <ATen/SequenceNumber.h>

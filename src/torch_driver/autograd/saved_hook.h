@@ -7,7 +7,7 @@
 
 #include "base/ids.h"
 #include "torch_driver/autograd/geometry.h"
-#include "torch_driver/autograd/origin.h"
+#include "torch_driver/origin/origin.h"
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>

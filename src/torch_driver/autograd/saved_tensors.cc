@@ -5,9 +5,9 @@
 
 #include "base/ordering_rules.h"
 #include "torch_driver/autograd/handed_out.h"
-#include "torch_driver/autograd/maker.h"
-#include "torch_driver/autograd/operator_name.h"
-#include "torch_driver/autograd/python_state.h"
+#include "torch_driver/origin/maker.h"
+#include "torch_driver/python/python_state.h"
+#include "torch_driver/recorder/operator_name.h"
 
 #include <c10/core/Storage.h>
 

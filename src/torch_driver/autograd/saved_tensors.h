@@ -11,13 +11,13 @@
 #include "torch_driver/allocator/device_blocks.h"
 #include "torch_driver/allocator/storage_wrapper.h"
 #include "torch_driver/autograd/eligibility.h"
-#include "torch_driver/autograd/origin.h"
 #include "torch_driver/autograd/replaced_data.h"
-#include "torch_driver/autograd/save_log.h"
 #include "torch_driver/autograd/saved_hook.h"
 #include "torch_driver/autograd/saved_values.h"
-#include "torch_driver/autograd/tensor_classes.h"
 #include "torch_driver/autograd/unshared_tracker.h"
+#include "torch_driver/origin/origin.h"
+#include "torch_driver/origin/save_log.h"
+#include "torch_driver/origin/tensor_classes.h"
 #include "trace/slot.h"
 
 #include <ATen/core/Tensor.h>

@@ -8,7 +8,7 @@
 #include "base/ids.h"
 #include "memory/device.h"
 #include "torch_driver/autograd/saved_hook.h"
-#include "torch_driver/autograd/tensor_classes.h"
+#include "torch_driver/origin/tensor_classes.h"
 
 #include <c10/core/StorageImpl.h>
 #include <c10/util/SmallVector.h>

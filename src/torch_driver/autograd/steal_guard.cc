@@ -4,7 +4,7 @@
 #include "torch_driver/autograd/steal_guard.h"
 
 #include "torch_driver/autograd/engine.h"
-#include "torch_driver/autograd/python_lock.h"
+#include "torch_driver/python/python_lock.h"
 
 #include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>

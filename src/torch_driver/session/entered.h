@@ -5,7 +5,7 @@
 #pragma once
 
 #include "torch_driver/autograd/engine.h"
-#include "torch_driver/autograd/open_operator.h"
+#include "torch_driver/recorder/open_operator.h"
 
 #include <exception>
 #include <memory>

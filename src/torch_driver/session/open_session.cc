@@ -6,7 +6,7 @@
 #include "spillway/option.h"
 #include "torch_driver/allocator/allocator.h"
 #include "torch_driver/autograd/engine.h"
-#include "torch_driver/autograd/python_lock.h"
+#include "torch_driver/python/python_lock.h"
 #include "torch_driver/session/session_codecs.h"
 #include "torch_driver/torch_version.h"
 

@@ -6,7 +6,7 @@
 #include "spillway/session.h"
 
 #include "torch_driver/allocator/allocator.h"
-#include "torch_driver/autograd/operator_name.h"
+#include "torch_driver/recorder/operator_name.h"
 #include "torch_driver/session/entered.h"
 #include "torch_driver/session/open_session.h"
 #include "torch_driver/session/torch_session.h"

@@ -8,9 +8,9 @@
 #include "spillway/session_error.h"
 #include "torch_driver/allocator/allocator.h"
 #include "torch_driver/autograd/engine.h"
-#include "torch_driver/autograd/operator_name.h"
 #include "torch_driver/autograd/steal_guard.h"
 #include "torch_driver/device/c10_device.h"
+#include "torch_driver/recorder/operator_name.h"
 #include "torch_driver/session/out_of_memory.h"
 
 #include <c10/util/Exception.h>

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "torch_driver/autograd/python_state.h"
+#include "torch_driver/python/python_state.h"
 
 #include "base/assert.h"
 #include "torch_driver/autograd/geometry.h"
-#include "torch_driver/autograd/python_error.h"
-#include "torch_driver/autograd/python_function.h"
-#include "torch_driver/autograd/python_lock.h"
 #include "torch_driver/autograd/steal_guard.h"
+#include "torch_driver/python/python_error.h"
+#include "torch_driver/python/python_function.h"
+#include "torch_driver/python/python_lock.h"
 
 #include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>

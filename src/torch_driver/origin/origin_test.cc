@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "torch_driver/autograd/origin.h"
+#include "torch_driver/origin/origin.h"
 
 #include <gtest/gtest.h>
 

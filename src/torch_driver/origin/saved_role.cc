@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "torch_driver/autograd/saved_role.h"
+#include "torch_driver/origin/saved_role.h"
 
 #include <algorithm>
 #include <array>

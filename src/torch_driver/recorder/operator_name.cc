@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "torch_driver/autograd/operator_name.h"
+#include "torch_driver/recorder/operator_name.h"
 
 #include <ATen/record_function.h>
 

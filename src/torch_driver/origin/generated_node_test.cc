@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "torch_driver/autograd/generated_node.h"
+#include "torch_driver/origin/generated_node.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "torch_driver/autograd/open_operator.h"
+#include "torch_driver/recorder/open_operator.h"
 
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "torch_driver/autograd/tensor_classes.h"
+#include "torch_driver/origin/tensor_classes.h"
 
-#include "torch_driver/autograd/open_operator.h"
+#include "torch_driver/recorder/open_operator.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/graph_task.h>

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "torch_driver/autograd/python_error.h"
+#include "torch_driver/python/python_error.h"
 
-#include "torch_driver/autograd/python_function.h"
+#include "torch_driver/python/python_function.h"
 
 #include <unistd.h>
 

@@ -6,8 +6,8 @@
 
 #include "base/ids.h"
 #include "torch_driver/autograd/eligibility.h"
-#include "torch_driver/autograd/origin.h"
-#include "torch_driver/autograd/saved_role.h"
+#include "torch_driver/origin/origin.h"
+#include "torch_driver/origin/saved_role.h"
 
 #include <cstdint>
 #include <memory>

@@ -5,7 +5,7 @@
 // hand on is looked through.
 #pragma once
 
-#include "torch_driver/autograd/origin.h"
+#include "torch_driver/origin/origin.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>

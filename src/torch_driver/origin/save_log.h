@@ -8,8 +8,8 @@
 #include "base/ids.h"
 #include "base/mutex.h"
 #include "session/history.h"
-#include "torch_driver/autograd/operator_name.h"
-#include "torch_driver/autograd/saves.h"
+#include "torch_driver/origin/saves.h"
+#include "torch_driver/recorder/operator_name.h"
 
 #include <atomic>
 #include <functional>

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "torch_driver/autograd/maker.h"
+#include "torch_driver/origin/maker.h"
 
-#include "torch_driver/autograd/generated_node.h"
+#include "torch_driver/origin/generated_node.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>

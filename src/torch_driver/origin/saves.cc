@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "torch_driver/autograd/saves.h"
+#include "torch_driver/origin/saves.h"
 
 #include <cstddef>
 #include <optional>

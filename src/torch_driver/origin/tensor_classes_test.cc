@@ -3,9 +3,9 @@
 
 // The class of every tensor that real operators save.
 
-#include "torch_driver/autograd/tensor_classes.h"
+#include "torch_driver/origin/tensor_classes.h"
 
-#include "torch_driver/autograd/open_operator.h"
+#include "torch_driver/recorder/open_operator.h"
 #include "torch_driver/suite/suite.h"
 
 #include <ATen/autocast_mode.h>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "torch_driver/autograd/save_log.h"
+#include "torch_driver/origin/save_log.h"
 
 #include "base/units.h"
 

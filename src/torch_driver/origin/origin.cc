@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "torch_driver/autograd/origin.h"
+#include "torch_driver/origin/origin.h"
 
-#include "torch_driver/autograd/saved_role.h"
+#include "torch_driver/origin/saved_role.h"
 
 #include <c10/util/Type.h>
 
