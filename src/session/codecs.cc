@@ -40,19 +40,19 @@ constexpr std::array<std::string_view, 15> kShown{
     "lossless",
     "identity"};
 
-using Bytes = std::vector<std::byte>;
+using Buffer = std::vector<std::byte>;
 
 struct Buffers {
-    Bytes normals;
-    Bytes masks;  ///< zeros and ones
-    Bytes coded;
-    Bytes back;
+    Buffer normals;
+    Buffer masks;  ///< zeros and ones
+    Buffer coded;
+    Buffer back;
 };
 
 /// Numbers around 0 like those of activations, a mebibyte of them again and again.
 Buffers buffers_of(std::int64_t raw_bytes) {
     auto const size = static_cast<std::size_t>(raw_bytes);
-    Buffers buffers{Bytes(size), Bytes(size), Bytes(size + size / 8 + 4096), Bytes(size)};
+    Buffers buffers{Buffer(size), Buffer(size), Buffer(size + size / 8 + 4096), Buffer(size)};
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
     std::size_t const distinct = std::min<std::size_t>(size / 4, std::size_t{1} << 18);
@@ -92,7 +92,7 @@ std::string bound_of(Codec const& codec) {
 }
 
 CodecSpeed speed_of(Codec const& codec, Buffers& buffers) {
-    Bytes const& raw = codec.kind == CodecKind::mask ? buffers.masks : buffers.normals;
+    Buffer const& raw = codec.kind == CodecKind::mask ? buffers.masks : buffers.normals;
     Encoding const encoding{codec, Dtype::f32, std::ssize(raw) / 4};
     CodecSpeed speed;
     speed.codec = to_text(codec);

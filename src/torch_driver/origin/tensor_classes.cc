@@ -22,7 +22,7 @@ using torch::autograd::Node;
 using IsParameter = c10::function_ref<bool(c10::StorageImpl const&)>;
 
 /// A linear layer's way from a parameter to its operand is no longer: cast, views, transpose.
-constexpr int kMostSteps = 6;
+constexpr int kMostNodes = 6;
 
 /// Nodes that give on what a parameter holds, in another type or shape.
 bool hands_on(Node const& node) {
@@ -57,7 +57,7 @@ bool is_made_of_parameter(c10::TensorImpl const* tensor, IsParameter is_paramete
     auto const* const meta =
         dynamic_cast<torch::autograd::AutogradMeta const*>(tensor->autograd_meta());
     Node const* node = meta == nullptr ? nullptr : meta->grad_fn_.get();
-    for (int step = 0; node != nullptr && step < kMostSteps; ++step) {
+    for (int step = 0; node != nullptr && step < kMostNodes; ++step) {
         if (auto const* const leaf = dynamic_cast<torch::autograd::AccumulateGrad const*>(node)) {
             return is_parameter_of_graph(leaf->variable, is_parameter);
         }
