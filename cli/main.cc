@@ -44,7 +44,7 @@ std::string unknown_first_word(int count, char const* const* words) {
             return "";
         }
     }
-    return "'" + first + "' is no " + (first.starts_with('-') ? "flag" : "subcommand") +
+    return "'" + first + "' is not a " + (first.starts_with('-') ? "flag" : "subcommand") +
            "; there are train, replay and codecs";
 }
 
@@ -72,7 +72,7 @@ int main(int count, char** words) {
         "Every codec: bits, error bound, exact encoded size, and its speed on this machine"
     );
     std::string codecs_file;
-    codecs.add_option("--json", codecs_file, "a file for the same as JSON");
+    codecs.add_option("--json", codecs_file, "a file for the same as JSON")->type_name("FILE");
     codecs.footer("Takes a second or two, and 250 MB of memory");
     spillway::TrainOptions options;
     spillway::cli::add_train_flags(train, options);

@@ -327,7 +327,7 @@ std::string why_not_together(CLI::App const& app) {
         }
         for (CLI::Option const* const excluded : option->get_excludes()) {
             if (excluded->count() > 0) {
-                return as_typed(*option) + ": not together with " + as_typed(*excluded);
+                return as_typed(*option) + ": cannot be used together with " + as_typed(*excluded);
             }
         }
     }

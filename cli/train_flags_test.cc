@@ -98,7 +98,7 @@ TEST(TrainFlags, what_needs_or_excludes_another_is_named_with_its_value) {
     EXPECT_EQ(refused({"--nvme-rate", "1MB"}), "--nvme-rate 1MB: needs --nvme PATH");
     EXPECT_EQ(
         refused({"--device-budget", "1GiB", "--count-allocations"}),
-        "--device-budget 1GiB: not together with --count-allocations"
+        "--device-budget 1GiB: cannot be used together with --count-allocations"
     );
     EXPECT_EQ(refused({"--nvme", "/", "--nvme-rate", "1MB"}), "");
 }

@@ -25,11 +25,11 @@ def load() -> None:
     if _release(torch.__version__) != built:
         raise TorchVersionError(
             f"this Spillway was built for torch {built}, and torch {_release(torch.__version__)} is installed; "
-            "install Spillway again, beside that one"
+            "reinstall Spillway in this environment"
         )
     library = FOLDER / "lib" / "libspillway.so"
     try:
         torch.classes.load_library(str(library))
     except OSError as failure:
         raise LibraryError(f"{library} does not load beside torch {torch.__version__} ({failure}); "
-                           "install Spillway again, beside this torch") from None
+                           "reinstall Spillway in this environment") from None

@@ -321,7 +321,7 @@ class Session:
             if self._last is not None:  # another thread has closed it meanwhile
                 return self._last
             raise
-        if report["saved_tensors"] == 0:
+        if report["saved_tensors"] == 0 and self.last_refusal is None:
             self._warn_of_nothing_recorded()
         return report
 
@@ -464,8 +464,8 @@ class Session:
         is_unseen = self._versions not in (None, now) and not self._has_stepped
         self._unseen_updates = self._unseen_updates + 1 if is_unseen else 0
         if self._unseen_updates > 1 and not self._optimizers:  # once may be a state_dict that was loaded
-            self._warn("update", "parameters were updated, and not by an optimizer of torch.optim: what it keeps and allocates "
-                                 "is not counted in this Spillway session's budget; step inside the `with`, and pass it as "
+            self._warn("update", "parameters were updated by something other than a torch.optim optimizer: its state and "
+                                 "allocations are not counted in this Spillway session's budget; step inside the `with`, and pass it as "
                                  "optimizer= if it has a `state` like torch's")
         self._versions = now
         self._has_stepped = False
@@ -484,7 +484,7 @@ class Session:
         owned = list(_owned(self._model, self._all_optimizers()))
         moved = next((p for p in parameters if p.device != self._device), None)
         if moved is not None and self._last_owned is None:
-            raise OptionError("model", f"it has parameters on {self._device} and on {moved.device}; a session is of one")
+            raise OptionError("model", f"the model has parameters on {self._device} and {moved.device}; a session supports one device")
         if moved is not None:
             raise OptionError("model", f"it was on {self._device} when the session began and has a parameter on "
                                        f"{moved.device} now; open a session after the move")

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// XXH3, 64 bits, of bytes that are given piece by piece.
+// XXH3, 64 bits, of bytes that are given in parts.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace spillway {
 
-/// Folds bytes into one number, the same in any pieces. Allocates nothing.
+/// Folds bytes into one number, the same however they are cut into parts. Allocates nothing.
 ///
 /// Thread  not thread-safe
 class Hash {

@@ -179,7 +179,7 @@ bool JsonView::boolean() const {
     return json_ != nullptr && json_->get<bool>();
 }
 
-std::size_t JsonView::one_of(std::initializer_list<std::string_view> names) const {
+std::size_t JsonView::one_of(std::span<std::string_view const> names) const {
     std::string const read = text();
     auto const found = std::find(names.begin(), names.end(), read);
     if (found != names.end()) {

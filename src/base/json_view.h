@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,7 +41,10 @@ class JsonView {
     [[nodiscard]] std::string text() const;
     [[nodiscard]] bool boolean() const;
     /// One of `names`, by its place in the list.
-    [[nodiscard]] std::size_t one_of(std::initializer_list<std::string_view> names) const;
+    [[nodiscard]] std::size_t one_of(std::span<std::string_view const> names) const;
+    [[nodiscard]] std::size_t one_of(std::initializer_list<std::string_view> names) const {
+        return one_of(std::span(names.begin(), names.size()));
+    }
 
     /// Makes "<path> <what>" the document's error, unless it has one.
     void fail(std::string const& what) const;

@@ -37,7 +37,7 @@ std::string why_full(Refusal const& refusal) {
 std::string why(Refusal const& refusal, Face face) {
     switch (refusal.why) {
         case NoRoom::moves_nothing:
-            return "policy keep_all moves nothing";
+            return "the policy moves nothing";
         case NoRoom::no_pool:
             return with_option_names(
                 "there is no host or NVMe budget to move anything to (give an NVMe folder, `nvme`, "

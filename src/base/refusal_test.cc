@@ -61,7 +61,7 @@ TEST(Refusal, why_nothing_leaves_is_the_end_of_the_words) {
         "operator that runs, a variable, a list, a module's attribute or a checkpoint)"
     );
     refusal.why = NoRoom::moves_nothing;
-    ends_with("policy keep_all moves nothing");
+    ends_with("the policy moves nothing");
     refusal.why = NoRoom::pools_full;
     refusal.host = {PoolState::full, ""};
     ends_with("the host budget is full");

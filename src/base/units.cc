@@ -141,7 +141,7 @@ std::string format_size(std::int64_t size_bytes) {
     if (std::abs(size) < 1024.0) {
         return fmt::format("{} B", size_bytes);
     }
-    constexpr std::array<char const*, 4> kNames{"KiB", "MiB", "GiB", "TiB"};
+    constexpr std::array<char const*, 6> kNames{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     std::size_t step = 0;
     size /= 1024.0;
     while (std::abs(size) >= 1024.0 && step + 1 < kNames.size()) {

@@ -98,7 +98,7 @@ TEST(UnitsTest, sizes_are_written_in_binary_units) {
     EXPECT_EQ(format_size(1024), "1.0 KiB");
     EXPECT_EQ(format_size(537'185'485), "512.3 MiB");
     EXPECT_EQ(format_size(5_GiB), "5.0 GiB");
-    EXPECT_EQ(format_size(4096 * 1024_GiB), "4096.0 TiB");
+    EXPECT_EQ(format_size(4096 * 1024_GiB), "4.0 PiB");
     EXPECT_EQ(format_size(-2048), "-2.0 KiB");
 }
 

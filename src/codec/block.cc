@@ -84,7 +84,7 @@ Error corrupt_block(Encoding const& encoding, std::string_view what) {
 Result<BlockHeader> read_header(Encoding const& encoding, std::span<std::byte const> coded) {
     Image image;
     if (coded.size() < sizeof image) {
-        return corrupt_block(encoding, fmt::format("{} bytes are no coded block", coded.size()));
+        return corrupt_block(encoding, fmt::format("{} bytes are not a coded block", coded.size()));
     }
     std::memcpy(&image, coded.data(), sizeof image);
     BlockHeader const header{image.codes_bytes, image.ends_sum, image.codes_sum};

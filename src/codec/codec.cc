@@ -50,7 +50,7 @@ Result<void> check(Codec const& codec) {
     }
     if (!affine && (codec.absmax || codec.stochastic)) {
         return Error{
-            Errc::bad_argument, "absmax and stochastic are affine's alone", to_text(codec)};
+            Errc::bad_argument, "only affine codecs take absmax and stochastic", to_text(codec)};
     }
     return {};
 }
@@ -84,7 +84,7 @@ Result<std::int64_t> encoded_bytes(Encoding const& encoding) {
     if (encoding.count < 0 || encoding.count > kMostElements) {
         return Error{
             Errc::bad_argument,
-            fmt::format("{} elements are no tensor", encoding.count),
+            fmt::format("a tensor cannot have {} elements", encoding.count),
             to_text(encoding.codec)};
     }
     if (!takes(encoding.codec.kind, encoding.dtype)) {

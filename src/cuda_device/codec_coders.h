@@ -11,20 +11,20 @@
 namespace spillway::lanes {
 
 /// Chunks of groups. Only the whole way knows the planes' widths; `Plain` is one for all of them.
-template <typename RuleOf, typename ValueOf, int kLow, int kHigh>
+template <typename CodingOf, typename ValueOf, int kLow, int kHigh>
 struct GroupCoder {
-    using Rule = RuleOf;
+    using Coding = CodingOf;
     using Value = ValueOf;
-    using Plain = GroupCoder<Rule, Value, 8, 0>;
+    using Plain = GroupCoder<Coding, Value, 8, 0>;
 
     template <bool kWhole, typename Warp>
     SPILLWAY_ANYWHERE static void encode(
         Warp const& warp, Task const& task, ToEncode const& chunk
     ) {
         if constexpr (kWhole) {
-            encode_whole<Rule, Value, kLow, kHigh>(warp, task, chunk);
+            encode_whole<Coding, Value, kLow, kHigh>(warp, task, chunk);
         } else {
-            encode_plain<Rule, Value>(warp, task, chunk);
+            encode_plain<Coding, Value>(warp, task, chunk);
         }
     }
     template <bool kWhole, typename Warp>
@@ -32,15 +32,15 @@ struct GroupCoder {
         Warp const& warp, Task const& task, ToDecode const& chunk
     ) {
         if constexpr (kWhole) {
-            decode_whole<Rule, Value, kLow, kHigh>(warp, task, chunk);
+            decode_whole<Coding, Value, kLow, kHigh>(warp, task, chunk);
         } else {
-            decode_plain<Rule, Value>(warp, task, chunk);
+            decode_plain<Coding, Value>(warp, task, chunk);
         }
     }
 };
-template <typename RuleOf, typename ValueOf>
+template <typename CodingOf, typename ValueOf>
 struct BitCoder {
-    using Rule = RuleOf;
+    using Coding = CodingOf;
     using Value = ValueOf;
     using Plain = BitCoder;
 
@@ -49,9 +49,9 @@ struct BitCoder {
         Warp const& warp, Task const& task, ToEncode const& chunk
     ) {
         if constexpr (kWhole) {
-            encode_whole_bits<Rule, Value>(warp, chunk);
+            encode_whole_bits<Coding, Value>(warp, chunk);
         } else {
-            encode_plain_bits<Rule, Value>(warp, task, chunk);
+            encode_plain_bits<Coding, Value>(warp, task, chunk);
         }
     }
     template <bool kWhole, typename Warp>

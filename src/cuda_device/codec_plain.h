@@ -123,7 +123,7 @@ SPILLWAY_ANYWHERE bool store_ranges(Warp const& warp, Task const& task, ToEncode
     return true;
 }
 
-template <typename Rule, typename Value, typename Warp>
+template <typename Coding, typename Value, typename Warp>
 SPILLWAY_ANYWHERE void encode_plain(Warp const& warp, Task const& task, ToEncode const& chunk) {
     if (!store_ranges<Value>(warp, task, chunk)) {
         return;
@@ -135,28 +135,28 @@ SPILLWAY_ANYWHERE void encode_plain(Warp const& warp, Task const& task, ToEncode
         float const rounding = random ? arithmetic::random_rounding(key, index) : 0.5F;
         Range const range = get_range<Value>(task, chunk.ranges, index >> task.group_bits);
         float const value = Value::value(bits_at<Value>(chunk.raw, index));
-        return Rule::code(task.job, scale_of(task.job, range), value, rounding);
+        return Coding::code(task.job, scale_of(task.job, range), value, rounding);
     });
 }
-template <typename Rule, typename Value, typename Warp>
+template <typename Coding, typename Value, typename Warp>
 SPILLWAY_ANYWHERE void decode_plain(Warp const& warp, Task const& task, ToDecode const& chunk) {
     warp.each([&](int lane) {
         for_lane(lane, 0, chunk.count, [&](int index) {
             Range const range = get_range<Value>(task, chunk.ranges, index >> task.group_bits);
             std::uint32_t const code = code_at(task, chunk, index);
             put_value<Value>(
-                chunk.raw, index, Rule::value(task.job, scale_of(task.job, range), code)
+                chunk.raw, index, Coding::value(task.job, scale_of(task.job, range), code)
             );
         });
     });
 }
 
-template <typename Rule, typename Value, typename Warp>
+template <typename Coding, typename Value, typename Warp>
 SPILLWAY_ANYWHERE void encode_plain_bits(
     Warp const& warp, Task const& task, ToEncode const& chunk
 ) {
     std::uint32_t other = 0;
-    if constexpr (Rule::kAgrees) {
+    if constexpr (Coding::kAgrees) {
         Each<Warp, std::uint32_t> others;
         warp.each([&](int lane) {
             others[lane] = 0;
@@ -168,10 +168,10 @@ SPILLWAY_ANYWHERE void encode_plain_bits(
         other = warp.agree(others, chunk.ranges);
     }
     if (!refused_plain<Value>(warp, chunk, 0, chunk.count, [&](std::uint32_t bits) {
-            return Rule::template refuses<Value>(bits, other);
+            return Coding::template refuses<Value>(bits, other);
         })) {
         store_planes(warp, task, chunk, [&](int index) {
-            return Rule::template code<Value>(bits_at<Value>(chunk.raw, index));
+            return Coding::template code<Value>(bits_at<Value>(chunk.raw, index));
         });
     }
 }

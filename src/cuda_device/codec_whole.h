@@ -154,7 +154,7 @@ SPILLWAY_ANYWHERE Codes unpacked(typename Plane<kWidth>::Words const& words, int
     return codes;
 }
 
-template <typename Rule, typename Value, bool kStochastic>
+template <typename Coding, typename Value, bool kStochastic>
 SPILLWAY_ANYWHERE Codes
 codes_of(Job const& job, Rows const& rows, Lows const& lows, int lane, arithmetic::Key key) {
     Codes codes;
@@ -169,7 +169,7 @@ codes_of(Job const& job, Rows const& rows, Lows const& lows, int lane, arithmeti
                 rounding = arithmetic::random_rounding(key, index_of(lane, row, place));
             }
             float const value = Value::value(rows.at[row * kPlaces + place]);
-            codes.at[row * kPlaces + place] = Rule::code(job, scale, value, rounding);
+            codes.at[row * kPlaces + place] = Coding::code(job, scale, value, rounding);
         }
     }
     return codes;
@@ -212,7 +212,7 @@ SPILLWAY_ANYWHERE void store_codes(
     }
 }
 
-template <typename Rule, typename Value, int kLow, int kHigh, typename Warp>
+template <typename Coding, typename Value, int kLow, int kHigh, typename Warp>
 SPILLWAY_ANYWHERE void encode_whole(Warp const& warp, Task const& task, ToEncode const& chunk) {
     Each<Warp, Rows> rows;
     warp.each([&](int lane) { rows[lane] = load_rows<Value>(chunk.raw, lane); });
@@ -241,14 +241,16 @@ SPILLWAY_ANYWHERE void encode_whole(Warp const& warp, Task const& task, ToEncode
         }
         arithmetic::Key const key = arithmetic::key_of(task.job.seed, chunk.number);
         codes[lane] =
-            Rule::kRounds && task.job.codec.stochastic
-                ? codes_of<Rule, Value, Rule::kRounds>(task.job, rows[lane], lows[lane], lane, key)
-                : codes_of<Rule, Value, false>(task.job, rows[lane], lows[lane], lane, key);
+            Coding::kRounds && task.job.codec.stochastic
+                ? codes_of<Coding, Value, Coding::kRounds>(
+                      task.job, rows[lane], lows[lane], lane, key
+                  )
+                : codes_of<Coding, Value, false>(task.job, rows[lane], lows[lane], lane, key);
     });
     store_codes<kLow, kHigh>(warp, codes, chunk.codes);
 }
 
-template <typename Rule, typename Value, int kLow, int kHigh, typename Warp>
+template <typename Coding, typename Value, int kLow, int kHigh, typename Warp>
 SPILLWAY_ANYWHERE void decode_whole(Warp const& warp, Task const& task, ToDecode const& chunk) {
     warp.each([&](int lane) {
         Array<Range, kRows> ranges;
@@ -263,7 +265,7 @@ SPILLWAY_ANYWHERE void decode_whole(Warp const& warp, Task const& task, ToDecode
             arithmetic::Scale const scale = scale_of(task.job, ranges.at[row]);
             store_row<Value>(chunk.raw, lane, row, [&](int place) {
                 std::uint32_t const code = codes.at[row * kPlaces + place];
-                return Value::bits(Rule::value(task.job, scale, code));
+                return Value::bits(Coding::value(task.job, scale, code));
             });
         }
     });
@@ -271,12 +273,12 @@ SPILLWAY_ANYWHERE void decode_whole(Warp const& warp, Task const& task, ToDecode
 
 // One bit an element.
 
-template <typename Rule, typename Value, typename Warp>
+template <typename Coding, typename Value, typename Warp>
 SPILLWAY_ANYWHERE void encode_whole_bits(Warp const& warp, ToEncode const& chunk) {
     Each<Warp, Rows> rows;
     warp.each([&](int lane) { rows[lane] = load_rows<Value>(chunk.raw, lane); });
     std::uint32_t other = 0;
-    if constexpr (Rule::kAgrees) {
+    if constexpr (Coding::kAgrees) {
         Each<Warp, std::uint32_t> others;
         warp.each([&](int lane) {
             others[lane] = 0;
@@ -288,7 +290,7 @@ SPILLWAY_ANYWHERE void encode_whole_bits(Warp const& warp, ToEncode const& chunk
         other = warp.agree(others, chunk.ranges);
     }
     if (refused(warp, rows, chunk.first(), [&](std::uint32_t bits) {
-            return Rule::template refuses<Value>(bits, other);
+            return Coding::template refuses<Value>(bits, other);
         })) {
         return;
     }
@@ -296,7 +298,7 @@ SPILLWAY_ANYWHERE void encode_whole_bits(Warp const& warp, ToEncode const& chunk
     warp.each([&](int lane) {
         SPILLWAY_UNROLL
         for (int i = 0; i < kRows * kPlaces; ++i) {
-            codes[lane].at[i] = Rule::template code<Value>(rows[lane].at[i]);
+            codes[lane].at[i] = Coding::template code<Value>(rows[lane].at[i]);
         }
     });
     store_codes<1, 0>(warp, codes, chunk.codes);

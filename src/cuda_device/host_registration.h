@@ -10,7 +10,7 @@
 
 namespace spillway {
 
-/// Locks all of `memory`, in one piece (a copy may not cross from one registration to the next),
+/// Locks all of `memory`, as one range (a copy may not cross from one registration to the next),
 /// and makes every page of it resident, on huge pages where the system has some. It is unlocked
 /// when the memory is given back.
 ///

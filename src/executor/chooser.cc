@@ -10,8 +10,6 @@ namespace spillway {
 
 namespace {
 
-constexpr std::array<std::string_view, 3> kChooserNames{"online", "keep_all", "planned"};
-
 class Online final : public Chooser {
   public:
     Choice choose(Saved const& saved) const override { return {saved.advice, Pool::host}; }

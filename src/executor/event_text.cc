@@ -375,7 +375,7 @@ ExecutorState read_state(JsonView const& view) {
          "floor_peak_bytes",
          "last_floor_peak_bytes",
          "in_backward",
-         "told_full"}
+         "reported_full"}
     );
     ExecutorState state;
     state.next_command = read_bytes(view.at("next_command"));
@@ -385,7 +385,7 @@ ExecutorState read_state(JsonView const& view) {
     state.last_floor_peak_bytes = read_bytes(view.at("last_floor_peak_bytes"));
     state.in_backward = view.at("in_backward").boolean();
     std::set<Pool> pools;
-    for (JsonView const& pool : view.at("told_full").items()) {
+    for (JsonView const& pool : view.at("reported_full").items()) {
         pools.insert(read_pool(pool));
     }
     state.reported_full.assign(pools.begin(), pools.end());
@@ -413,9 +413,9 @@ std::string log_header(ExecutorOptions const& options, ExecutorState const& stat
             {"floor_peak_bytes", state.floor_peak_bytes},
             {"last_floor_peak_bytes", state.last_floor_peak_bytes},
             {"in_backward", state.in_backward},
-            {"told_full", OrderedJson::array()}};
+            {"reported_full", OrderedJson::array()}};
         for (Pool const pool : state.reported_full) {
-            json["state"]["told_full"].push_back(name_of(pool));
+            json["state"]["reported_full"].push_back(name_of(pool));
         }
     }
     return json_line(json);
@@ -469,8 +469,7 @@ Result<LogHeader> parse_log_header(std::string_view line) {
     view.only({"chooser", "device_bytes", "host_bytes", "nvme_bytes", "nvme_value_bytes"});
     LogHeader header;
     ExecutorOptions& options = header.options;
-    options.chooser =
-        static_cast<ChooserKind>(view.at("chooser").one_of({"online", "keep_all", "planned"}));
+    options.chooser = static_cast<ChooserKind>(view.at("chooser").one_of(kChooserNames));
     options.device_bytes = read_bytes(view.at("device_bytes"));
     options.host_bytes = read_bytes(view.at("host_bytes"));
     options.nvme_bytes = read_bytes(view.at("nvme_bytes"));

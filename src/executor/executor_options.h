@@ -6,6 +6,7 @@
 
 #include "base/place.h"
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,8 @@ enum class ChooserKind : std::uint8_t {
     planned,   ///< reads the plan; what the plan does not know goes to `online`
 };
 
+/// In the order of ChooserKind.
+inline constexpr std::array<std::string_view, 3> kChooserNames{"online", "keep_all", "planned"};
 [[nodiscard]] std::string_view name_of(ChooserKind kind);
 
 /// Budgets in bytes. A device limit of 0 is no limit; an away pool of 0 does not exist.

@@ -21,6 +21,8 @@
 namespace spillway {
 
 /// Room in the away pools. A grant is whole or not at all.
+///
+/// Thread  not thread-safe; the executor that owns it is used under its owner's mutex
 class Ledger {
   public:
     /// `reported_full`: pools of which the user knows that they take no more.
@@ -89,6 +91,8 @@ class Ledger {
 
 /// The device's floor now and its highest point in this and the last step. The demand reserve is
 /// how far it may still rise: optional loads leave that much room.
+///
+/// Thread  as Ledger
 class Floor {
   public:
     Floor(std::int64_t now_bytes, std::int64_t peak_bytes, std::int64_t last_peak_bytes)

@@ -16,6 +16,8 @@
 namespace spillway {
 
 /// Values by id, and five ordered views that `alter` keeps in step with their states.
+///
+/// Thread  not thread-safe; the executor that owns it is used under its owner's mutex
 class ValueTable {
   public:
     using Key = std::pair<std::int64_t, ValueId>;  ///< (distance, id)

@@ -175,7 +175,9 @@ Result<void> check_host_budget(std::int64_t asked_bytes, HostLimits const& limit
     bool const has_cgroup = limits.cgroup_limit_bytes != HostLimits::kUnlimited;
     if (asked_bytes < 0) {
         return Error{
-            Errc::bad_argument, fmt::format("{} bytes are less than nothing", asked_bytes), kHostMemory};
+            Errc::bad_argument,
+            fmt::format("a size cannot be negative: {} bytes", asked_bytes),
+            kHostMemory};
     }
     if (limits.machine_bytes != HostLimits::kUnlimited && asked_bytes > limits.machine_bytes) {
         return too_much(

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Host memory as one piece of exact size, which a device's copy engine can be let read and write,
-// and how much of it this machine, or the cgroup of this process, can give.
+// Host memory as one contiguous range of exact size, which a device's copy engine can be let read
+// and write, and how much of it this machine, or the cgroup of this process, can give.
 #pragma once
 
 #include "base/result.h"

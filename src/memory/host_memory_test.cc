@@ -221,7 +221,7 @@ TEST(HostBudgetTest, the_error_names_what_was_asked_for_and_whose_limit_it_passe
         "host memory: 3.0 GiB are asked for, but of the cgroup's 4.0 GiB already 2.0 GiB are used "
         "(/job/memory.max); ask for less"
     );
-    EXPECT_EQ(message(-1, Errc::bad_argument), "host memory: -1 bytes are less than nothing");
+    EXPECT_EQ(message(-1, Errc::bad_argument), "host memory: a size cannot be negative: -1 bytes");
     EXPECT_TRUE(check_host_budget(2_GiB, limits).ok());
     EXPECT_TRUE(check_host_budget(0, limits).ok());
 }

@@ -62,17 +62,19 @@ void add_device(Rows& rows, Report const& report) {
     rows.size(
         "allocated at most",
         report.device_peak_bytes,
-        limit > 0 ? "of " + format_size(limit) : "without a cap"
+        limit > 0 ? "of " + format_size(limit) : "no budget"
     );
     for (std::size_t i = 0; i < kPhases; ++i) {
         std::string const label = "in " + std::string(name_of(static_cast<Phase>(i)));
         rows.size_if_any(label, report.device_peak_by_phase[i], "", 1);
     }
-    rows.size_if_any("needed at least", report.device_needed_bytes, "the smallest budget for this");
+    rows.size_if_any(
+        "needed at least", report.device_needed_bytes, "smallest budget for these steps"
+    );
     rows.size_if_any(
         "reserved at most", report.device_resident_peak_bytes, "allocated, and free but kept"
     );
-    rows.size_if_any("context and others", report.device_other_bytes, "not in the cap");
+    rows.size_if_any("context and others", report.device_other_bytes, "not counted in the budget");
 }
 
 /// Only where the peak is split at all.
@@ -106,7 +108,7 @@ void add_saved(Rows& rows, Report const& report) {
         )
     );
     rows.size("freed", report.freed_bytes);
-    rows.size_if_any("pinned by others", report.kept_by_others_bytes, "chosen, not freed");
+    rows.size_if_any("still referenced", report.kept_by_others_bytes, "chosen, not freed");
 }
 
 void add_moved(Rows& rows, Report const& report) {
@@ -135,7 +137,7 @@ void add_moved(Rows& rows, Report const& report) {
 /// "affine4:group=128, 3 values, 6.0 MiB to 900.0 KiB, encoded at 3.10 GB/s, relative error 0.05".
 std::string note_of(CodecReport const& row) {
     if (row.values == 0) {
-        return fmt::format("{}, none encoded, {} went raw", row.codec, row.went_raw);
+        return fmt::format("{}, 0 of {} encoded", row.codec, row.went_raw);
     }
     std::string note = fmt::format(
         "{}, {} values, {} to {}",
@@ -152,7 +154,7 @@ std::string note_of(CodecReport const& row) {
     if (row.value_squares > 0) {
         add("relative error", fmt::format("{:.2g}", row.relative_l2_error()));
     }
-    return row.went_raw > 0 ? note + fmt::format(", {} went raw", row.went_raw) : note;
+    return row.went_raw > 0 ? note + fmt::format(", {} not encoded", row.went_raw) : note;
 }
 
 void add_codecs(Rows& rows, Report const& report) {
@@ -163,7 +165,7 @@ void add_codecs(Rows& rows, Report const& report) {
     }
     if (report.raw_for_two_savers > 0) {
         rows.row(
-            "left raw",
+            "not encoded",
             std::to_string(report.raw_for_two_savers),
             "values that two savers read for different purposes"
         );

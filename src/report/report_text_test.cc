@@ -65,9 +65,9 @@ TEST(ReportText, a_device_with_streams_has_copies_locked_memory_and_a_context) {
     report.host_requested_bytes = report.host_locked_bytes = 64_MiB;
     std::string const table = to_table(report);
     for (char const* const row :
-         {"device   allocated at most         0 B  without a cap\n",
-          "         context and others  500.0 MiB  not in the cap\n",
-          "         pinned by others      1.0 MiB  chosen, not freed\n",
+         {"device   allocated at most         0 B  no budget\n",
+          "         context and others  500.0 MiB  not counted in the budget\n",
+          "         still referenced      1.0 MiB  chosen, not freed\n",
           "moved    copied out            3.8 MiB  4.00 GB/s\n",
           "         copied in           976.6 KiB  2.00 GB/s\n",
           "         stored on host        3.8 MiB  4.00 GB/s\n",
@@ -105,20 +105,20 @@ TEST(ReportText, a_table_has_a_row_for_each_class_and_codec) {
          {"codecs   linear_input        4.50 bits  affine4, 3 values, 8.0 MiB to 1.1 MiB, encoded "
           "at "
           "4.00 GB/s, decoded at 8.00 GB/s, relative error 0.05\n",
-          "         norm_input                raw  affine8, none encoded, 5 went raw\n",
-          "         mask                1.06 bits  mask, 1 values, 1.0 KiB to 136 B, 2 went "
-          "raw\n"}) {
+          "         norm_input                raw  affine8, 0 of 5 encoded\n",
+          "         mask                1.06 bits  mask, 1 values, 1.0 KiB to 136 B, 2 not "
+          "encoded\n"}) {
         EXPECT_NE(table.find(row), std::string::npos) << row << "is not in\n" << table;
     }
 }
 
 TEST(ReportText, values_that_two_operators_read_differently_are_counted) {
     Report report = with_codecs();
-    EXPECT_EQ(to_table(report).find("left raw"), std::string::npos);
+    EXPECT_EQ(to_table(report).find("not encoded    "), std::string::npos);
     report.raw_for_two_savers = 3;
     std::string const table = to_table(report);
     EXPECT_NE(
-        table.find("         left raw                    3  values that two savers read for "
+        table.find("         not encoded                 3  values that two savers read for "
                    "different purposes\n"),
         std::string::npos
     ) << table;
@@ -196,7 +196,7 @@ TEST(ReportText, html_is_escaped_has_no_script_and_takes_the_colours_that_it_fin
 TEST(ReportText, a_session_that_did_nothing_says_so) {
     EXPECT_EQ(
         to_table({}),
-        "device   allocated at most         0 B  without a cap\n"
+        "device   allocated at most         0 B  no budget\n"
         "saved    can move                  0 B  0 tensors; 0 stay (parameters, small tensors, "
         "others)\n"
         "         freed                     0 B\n"

@@ -27,6 +27,8 @@ struct History {
 
 /// Histories of the last values; ids are in the order of their saving. A session that is entered
 /// for a whole training, and never told of a step, has no end of them.
+///
+/// Thread  not thread-safe; its owner's mutex guards it
 class Histories {
   public:
     explicit Histories(std::size_t most = 200'000) : most_(most) {}

@@ -206,7 +206,7 @@ TEST(Options, codecs_by_class_are_one_list_and_errors_name_the_class) {
     );
     EXPECT_TRUE(of({{"attention", "affine9"}}).starts_with("'attention': affine9: no such codec"));
     EXPECT_TRUE(of({{"attention", "nf4,other=nf4"}}).starts_with("'attention': nf4,other=nf4: "));
-    EXPECT_TRUE(of({{"weights", "nf4"}}).starts_with("'weights': 'weights' is no class"));
+    EXPECT_TRUE(of({{"weights", "nf4"}}).starts_with("'weights': 'weights' is not a class"));
     EXPECT_TRUE(of({{"", "nf4"}}).starts_with("'': "));
     EXPECT_TRUE(of({{"all", "nf4"}}).starts_with("'all': "));
 }

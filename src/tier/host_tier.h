@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The host tier: blocks in one page-aligned piece of host memory of exact size, locked or not.
+// The host tier: blocks in one page-aligned range of host memory of exact size, locked or not.
 // Copies run on a thread of the tier's own, so that it behaves as asynchronously as others do.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace spillway {
 
-/// Blocks in one piece of host memory, which must begin at a page.
+/// Blocks in one contiguous range of host memory, which must begin at a page.
 class HostTier final : public Tier {
   public:
     /// On memory of its own, not locked: pages become resident when they are first written.

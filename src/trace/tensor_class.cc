@@ -40,7 +40,7 @@ Result<TensorClass> parse_tensor_class(std::string_view name) {
     }
     return Error{
         Errc::bad_argument,
-        "'" + std::string(name) + "' is no class of tensors; known are " + known,
+        "'" + std::string(name) + "' is not a class of tensors; known are " + known,
         ""};
 }
 

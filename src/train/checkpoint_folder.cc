@@ -77,7 +77,11 @@ void check_contents(std::string const& path) {
         std::string const name = at->path().filename().string();
         if (std::find(kCheckpointFiles.begin(), kCheckpointFiles.end(), name) ==
             kCheckpointFiles.end()) {
-            refuse("--checkpoint", path, "the folder holds '" + name + "', no checkpoint's");
+            refuse(
+                "--checkpoint",
+                path,
+                "the folder holds '" + name + "', which is not part of a checkpoint"
+            );
         }
     }
     if (failure) {

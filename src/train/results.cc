@@ -37,7 +37,8 @@ OrderedJson shortest(float value) {
 }
 
 OrderedJson of_device(Results const& results, std::int64_t DeviceMemory::*bytes) {
-    return results.device_memory ? OrderedJson(*results.device_memory.*bytes) : OrderedJson(nullptr);
+    return results.device_memory ? OrderedJson(*results.device_memory.*bytes)
+                                 : OrderedJson(nullptr);
 }
 
 OrderedJson moved(Results const& results, std::int64_t DiskBytes::*direction) {
@@ -126,7 +127,8 @@ std::string text_of(Results const& results) {
     }
     double const seconds = usual_step_seconds(results);
     OrderedJson const tokens_per_second =
-        seconds > 0 ? OrderedJson(static_cast<double>(results.tokens_per_step) / seconds) : OrderedJson(nullptr);
+        seconds > 0 ? OrderedJson(static_cast<double>(results.tokens_per_step) / seconds)
+                    : OrderedJson(nullptr);
     OrderedJson const all{
         {"format", "spillway.train"},
         {"version", 1},
@@ -147,9 +149,11 @@ std::string text_of(Results const& results) {
         {"baseline_rss_bytes", or_null(results.baseline_rss_bytes)},
         {"bytes_written", moved(results, &DiskBytes::written)},
         {"bytes_read", moved(results, &DiskBytes::read)},
-        {"report", results.report ? OrderedJson::parse(to_json(*results.report)) : OrderedJson(nullptr)},
+        {"report",
+         results.report ? OrderedJson::parse(to_json(*results.report)) : OrderedJson(nullptr)},
         {"gradient_error", of_gradients(results)},
-        {"options", results.settings.empty() ? OrderedJson(nullptr) : OrderedJson::parse(results.settings)}};
+        {"options",
+         results.settings.empty() ? OrderedJson(nullptr) : OrderedJson::parse(results.settings)}};
     return all.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 

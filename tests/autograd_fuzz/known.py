@@ -27,6 +27,8 @@ def known(plain: Event, other: Event) -> str:
         return "detached_leaf_in_a_checkpoint"  # gone when the checkpoint runs again; as below
     if left.startswith(DETACHED) and not right.startswith(DETACHED):
         return "detached_in_place"  # the tensor is gone, and nothing else knows: Spillway goes on
+    if right.startswith(DETACHED) and not left:
+        return "detached_where_plain_looks"  # Python and Functions are given the detached one: Spillway stops
     if BASE_WRITTEN in right and not left:
         return "saved_view_of_a_written_base"  # under any hooks torch asks for its node, which there is none
     if WANTS_GRADIENT_SINCE in right and not left:

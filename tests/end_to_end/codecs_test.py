@@ -43,7 +43,7 @@ class Codecs(InFolder):
         self.assert_refused(["codecs", "--bits"], ["--bits"])
         self.assert_refused(["codecs", "affine4"], ["affine4"])
         self.assert_refused(["codecs", "--json", "no/such/folder"], ["--json no/such/folder"])
-        self.assert_refused(["codec"], ["'codec' is no subcommand", "codecs"])
+        self.assert_refused(["codec"], ["'codec' is not a subcommand", "codecs"])
 
 
 if __name__ == "__main__":

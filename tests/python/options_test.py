@@ -139,12 +139,12 @@ class Options(same_bits.Case):
                              ({"attention": "affine8,other=nf4"}, "codec: 'attention': "),
                              ({"attention": 4}, "codec: 'attention': expected the name of a codec, got 4"),
                              ({4: "nf4"}, "codec: expected the name of a class of tensors, got 4"),
-                             ({"weights": "nf4"}, "codec: 'weights': 'weights' is no class of tensors"),
+                             ({"weights": "nf4"}, "codec: 'weights': 'weights' is not a class of tensors"),
                              ({"": "nf4"}, "codec: '': "),
                              ({"index": "nf4"}, "codec: 'index': "),
                              (["nf4"], "codec: expected a name or a mapping such as {'attention': 'affine8'}, got ['nf4']")):
             self.refused(words, lossy=True, codec=codec)
-        self.refused("codec: 'attention=affine8' cannot be: ", codec={"attention": "affine8"})
+        self.refused("codec: 'attention=affine8' cannot be used: ", codec={"attention": "affine8"})
 
     def test_values_of_another_type_are_named(self):
         for option in options():

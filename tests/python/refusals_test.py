@@ -47,6 +47,8 @@ class Refusals(Train):
             with self.assertRaisesRegex(spillway.OptionError, f"nvme: {why}"):
                 self.open(net, nvme=folder)
         self.open(net, numpy.int64(64 << 20)).close()
+        taken = sum(p.nbytes for p in net.parameters())
+        self.refused(spillway.BudgetError, f"({taken} bytes), and the budget is", self.open, net, taken - 4096)
         much = self.refused(spillway.OptionError, "device_budget: 'much' is not a size", self.open, net, "much")
         self.assertNotIsInstance(much, torch.OutOfMemoryError, "a smaller batch would not help")
         for large in ("9EiB", 10**30, "1e400"):
@@ -70,7 +72,7 @@ class Refusals(Train):
 
     def test_a_budget_for_a_drive_that_has_less_free(self):
         net = model()
-        for much, shown in (("900TiB", "900.0 TiB"), ("1PiB", "1024.0 TiB"), (1 << 50, "1024.0 TiB")):
+        for much, shown in (("900TiB", "900.0 TiB"), ("1PiB", "1.0 PiB"), (1 << 50, "1.0 PiB")):
             wrong = self.refused(spillway.BudgetError, f"nvme_budget: {shown} are asked for, but '{self.folder}' has ", self.open,
                                  net, nvme_budget=much)
             self.assertRegex(str(wrong), r" has [0-9.]+ [KMGT]iB free; ask for less, or leave it out \(then it is nine tenths of "
@@ -143,7 +145,7 @@ class Refusals(Train):
         inner = self.open(model(), "64MiB")
         session.start()
         inner.start()
-        self.refused(spillway.StateError, "inside it is left first", session.stop)
+        self.refused(spillway.StateError, "inside this one first", session.stop)
         inner.stop()
         session.stop()
         failures = []

@@ -29,6 +29,7 @@ class Reports(Train):
         self.assertEqual(xml.etree.ElementTree.fromstring(page).tag, "table")  # every tag is closed, all else escaped
         self.assertGreater(json.loads(report.to_json())["stored_bytes"], 0)
         session.close()
+        self.assertEqual(session.report()["stored_bytes"], report["stored_bytes"])
 
     def split_of_peak(self, net: torch.nn.Module, batch_of, optimizer: torch.optim.Optimizer) -> dict[str, int]:
         session = self.open(net, "1GiB")
@@ -70,11 +71,11 @@ class Reports(Train):
             loss = net(batch(0)).square().mean()
         loss.backward()
         text = session.explain()
-        self.assertRegex(text, r"(?m)^2 +2\.weight, saved for the gradient of linear's input +256\.0 KiB +kept: it is the model's")
+        self.assertRegex(text, r"(?m)^2 +2\.weight, saved for the gradient of linear's input +256\.0 KiB +kept: belongs to the model")
         self.assertRegex(text, r"(?m)^2 +input of linear \(output of gelu\), saved for its weight's gradient +1\.0 MiB +moved to NVMe, came back")
         self.assertRegex(text, r"saved tensors, .* MiB, of which .* MiB left the device$")
         self.assertLess(len(session.explain("2").splitlines()), len(text.splitlines()))
-        self.assertIn("'1': nothing", session.explain("1"))  # a GELU has no parameters
+        self.assertIn("no tensor saved in the last forward is known to belong to '1'", session.explain("1"))  # a GELU has no parameters
         with self.assertRaisesRegex(spillway.OptionError, "has no 'layers.3'"):
             session.explain("layers.3")
 
@@ -189,7 +190,7 @@ class Reports(Train):
             text, name = session.explain(), type(x).__name__
             session.close()
             with self.subTest(name):
-                self.assertRegex(text, r"(?m) 4\.0 KiB  kept: it is the model's")
+                self.assertRegex(text, r"(?m) 4\.0 KiB  kept: belongs to the model")
                 self.assertRegex(text, r"(?m)tensor of Keeps, saved for its backward +128\.0 KiB  kept: " +
                                  ("the budget did not ask for it$" if name == "Tensor" else
                                   rf"its class is {name}, which the Function that saved it may read$"))

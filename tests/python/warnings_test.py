@@ -59,6 +59,18 @@ class Warned(same_bits.Case):
 
         self.assertEqual(self.warnings_of(body), [])
 
+    def test_a_forward_that_ran_out_of_memory_before_it_saved_anything_is_not_blamed(self):
+        net = model(1)
+
+        def body() -> None:
+            session = self.open(net, "8MiB")
+            with self.assertRaises(torch.OutOfMemoryError), session:
+                torch.empty(64 << 20)
+            session.report()
+            session.close()
+
+        self.assertEqual(self.warnings_of(body), [])
+
 
 if __name__ == "__main__":
     unittest.main()

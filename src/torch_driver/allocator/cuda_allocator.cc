@@ -138,9 +138,9 @@ Result<void> load_cuda_kernels() {
     if (!at::detail::getCUDAHooks().hasCUDART()) {
         return Error{
             Errc::unsupported,
-            "torch looked for CUDA before its kernels were loaded, and keeps to what it found; "
-            "load "
-            "them first, or link libtorch_cuda",
+            "torch checked for CUDA before its kernels were loaded, and keeps that answer; load "
+            "them "
+            "first, or link libtorch_cuda",
             path};
     }
     return {};

@@ -273,7 +273,7 @@ TEST_F(CudaKernelsDeathTest, torchs_kernels_are_loaded_and_the_allocator_stays) 
 }
 
 TEST_F(CudaKernelsDeathTest, a_torch_that_looked_for_cuda_before_is_told_of) {
-    EXPECT_EXIT(ask_and_load(), testing::ExitedWithCode(0), "torch looked for CUDA before");
+    EXPECT_EXIT(ask_and_load(), testing::ExitedWithCode(0), "torch checked for CUDA before");
 }
 
 TEST(CudaKernelsTest, without_a_gpu_no_pool_is_limited) {

@@ -318,7 +318,7 @@ Result<std::shared_ptr<C10Device>> open_c10_device(
     try {
         asked.emplace(name);
     } catch (std::exception const&) {
-        return refused("no device of torch's; cpu, cuda and cuda:1 are");
+        return refused("not a device that torch knows; use cpu, cuda or cuda:1");
     }
     c10::DeviceType const type = asked->type();
     c10::DeviceIndex const count =

@@ -4,8 +4,8 @@
 #include "torch_driver/device/session_device.h"
 
 #include "base/units.h"
-#include "executor/executor_options.h"
 #include "memory/cpu_device.h"
+#include "policy/catalog.h"
 #include "spillway/limits.h"
 #include "tier/host_tier.h"
 #include "tier/nvme_tier.h"
@@ -75,8 +75,9 @@ SessionDevice open_session_device(SessionOptions const& options) {
 std::unique_ptr<Tier> open_host(SessionOptions const& options, SessionDevice const& device) {
     HostLimits const limits = read_host_limits();
     bool const is_asked = options.host_budget_bytes > 0;
-    bool const needs_one = !device.device->is_host() && options.nvme.empty() &&
-                           options.policy != name_of(ChooserKind::keep_all);
+    Policy const* const policy = find_policy(options.policy);  // null: `planned`
+    bool const moves = policy == nullptr || policy->moves;
+    bool const needs_one = !device.device->is_host() && options.nvme.empty() && moves;
     std::int64_t const bytes = is_asked    ? options.host_budget_bytes
                                : needs_one ? default_host_bytes(options, limits)
                                            : 0;

@@ -27,7 +27,7 @@ std::string why(Save const& save) {
         case Stay::may_leave:
             return "kept: the budget did not ask for it";
         case Stay::no_plain_tensor:
-            return "kept: no plain strided tensor";
+            return "kept: not a plain strided tensor";
         case Stay::python_class:
             return "kept: its class is " + save.python_class +
                    ", which the Function that saved it may read";
@@ -40,7 +40,7 @@ std::string why(Save const& save) {
         case Stay::foreign_block:
             return "kept: allocated outside the session";
         case Stay::owned:
-            return "kept: it is the model's or the optimizer's";
+            return "kept: belongs to the model or the optimizer";
     }
     return "";
 }
@@ -53,13 +53,13 @@ std::string describe(Save const& save, std::map<ValueId, History> const& histori
     History const& history = at->second;
     std::string const place = history.pool == Pool::nvme ? "NVMe" : "host";
     if (!history.left) {
-        return "stored to " + place + ", and needed before its room was";
+        return "stored to " + place + ", but needed again before its memory was reused";
     }
     std::string text = "moved to " + place;
     if (history.codec) {
         text += " by " + to_text(*history.codec);
     } else if (history.was_refused) {
-        text += " as it is, which its codec could not give back";
+        text += " without encoding, because its codec cannot represent it";
     }
     if (!history.came_free) {
         text += ", which freed nothing: something else holds it";
@@ -157,8 +157,9 @@ std::string SaveLog::explain(std::string const& module, std::map<ValueId, Histor
         );
     }
     if (rows.empty()) {
-        return (module.empty() ? "nothing" : "'" + module + "': nothing that") +
-               " was saved in the last forward is known to be of it";
+        return module.empty()
+                   ? "nothing was saved in the last forward"
+                   : "no tensor saved in the last forward is known to belong to '" + module + "'";
     }
     return table_of(rows) + std::to_string(rows.size()) + " saved tensors, " + format_size(bytes) +
            ", of which " + format_size(left_bytes) + " left the device";

@@ -34,7 +34,7 @@ void check_lossy(SessionOptions const& options, CodecTable const& table) {
                                  "; pass `lossy` to allow it";
         throw options.codecs.empty()
             ? BadOption("policy", "'" + options.policy + "' quantizes what it moves: " + what)
-            : BadOption("codecs", named(options) + "cannot be: " + what);
+            : BadOption("codecs", named(options) + "cannot be used: " + what);
     }
     if (options.lossy && at::globalContext().deterministicAlgorithms()) {
         throw BadOption(
@@ -50,10 +50,10 @@ void refuse_lossy(SessionOptions const& options, std::string const& why) {
         throw BadOption("lossy", why);
     }
     if (!options.codecs.empty()) {
-        throw BadOption("codecs", named(options) + "is of no use: " + why);
+        throw BadOption("codecs", named(options) + "has no effect: " + why);
     }
     if (options.nonfinite == "refuse") {
-        throw BadOption("nonfinite", "'refuse' is of no use: " + why);
+        throw BadOption("nonfinite", "'refuse' has no effect: " + why);
     }
 }
 
@@ -122,8 +122,8 @@ void check_codecs(
         if (is_used && !is_coded_here) {
             std::string const why = options.device + " has no kernels for " + to_text(codec);
             throw options.codecs.empty()
-                ? BadOption("policy", "'" + options.policy + "' cannot be: " + why)
-                : BadOption("codecs", named(options) + "cannot be: " + why);
+                ? BadOption("policy", "'" + options.policy + "' cannot be used: " + why)
+                : BadOption("codecs", named(options) + "cannot be used: " + why);
         }
     }
 }

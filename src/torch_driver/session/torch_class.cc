@@ -240,10 +240,10 @@ class SessionClass final : public torch::CustomClassHolder {
         std::lock_guard const lock(mutex_);
         check_state(recording_.has_value(), "this session was not started");
         std::shared_ptr<Session> const session = opened();
-        check_state(is_entered_here(), "a session is left on the thread that entered it");
+        check_state(is_entered_here(), "leave a session on the thread that entered it");
         check_state(
             entered_here().back().lock() == entry_,
-            "a session that was entered inside it is left first"
+            "leave the session that was entered inside this one first"
         );
         entry_.reset();
         if (by_error) {
@@ -320,8 +320,7 @@ class SessionClass final : public torch::CustomClassHolder {
         check_state(session_ != nullptr, "this session is closed");
         check_state(
             forks_so_far() == forks_,
-            "this session belongs to the process that opened it, not to a fork of that; open one "
-            "here"
+            "this session belongs to another process; open a new one in this forked process"
         );
         return session_;
     }

@@ -15,6 +15,7 @@
 
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -366,9 +367,14 @@ void TorchSession::own(
     if (limit > 0 && outside_bytes >= limit) {
         throw BadOption(
             "device_budget_bytes",
-            "parameters, gradients, buffers and optimizer state take " +
-                format_size(outside_bytes) + ", and the budget is " + format_size(limit) +
-                "; give more, as these stay on the device"
+            fmt::format(
+                "parameters, gradients, buffers and optimizer state take {} ({} bytes), and the "
+                "budget is {} ({} bytes); give more, as these stay on the device",
+                format_size(outside_bytes),
+                outside_bytes,
+                format_size(limit),
+                limit
+            )
         );
     }
     device_->charge(outside_bytes);
