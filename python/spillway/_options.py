@@ -86,7 +86,7 @@ def _toggle(option: str, is_on: Any) -> bool:
 def _name(option: str, name: Any) -> str:
     if not isinstance(name, str):
         raise OptionError(option, f"expected a name, got {name!r}")
-    return name
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _path(what: str) -> Callable[[str, Any], str | None]:
@@ -97,9 +97,17 @@ def _path(what: str) -> Callable[[str, Any], str | None]:
             raise OptionError(option, f"expected the path of a {what}, got {path!r}")
         if not os.fspath(path):
             raise OptionError(option, f"the path of the {what} is empty; leave the option out for no {what}")
-        return os.path.expanduser(os.fspath(path))
+        return os.path.expanduser(utf8_path(option, os.fspath(path)))
 
     return read
+
+
+def utf8_path(option: str, path: str) -> str:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise OptionError(option, f"the path {path!r} has bytes that are not UTF-8, which is not supported; rename it") from None
+    return path
 
 
 def _codecs(option: str, codecs: Any) -> str | dict[str, str] | None:

@@ -64,6 +64,12 @@ def _opened() -> "list[Session]":
             continue
 
 
+def entered_since(session: "Session") -> "list[Session]":
+    """Those that were entered after it and not left, the last one first."""
+    later = [each for each in _opened() if each._is_entered and each._last_use > session._last_use]
+    return sorted(later, key=lambda each: each._last_use, reverse=True)
+
+
 def _that_train(optimizer: torch.optim.Optimizer) -> "dict[Session, set[int]]":
     """With what of the optimizer's parameters each has, by identity."""
     given = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}

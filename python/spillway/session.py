@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sessions: training under a budget of device bytes."""
 
+import contextlib
 import json
 import os
 import sys
@@ -37,7 +38,7 @@ def _error_of(words: str) -> Error:
 
 
 def _utf8(text: str) -> str:
-    """A path may have bytes that are none, which the runtime would not take."""
+    """A name or path may have bytes that are not UTF-8, which the runtime would not take."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -94,10 +95,15 @@ def _named_states(state: object) -> Iterator[tuple[str, object]]:
         yield "of no parameter", state
 
 
-def _state_count(optimizers: Iterable[torch.optim.Optimizer]) -> int:
-    """The number of values in their states; it does not change when a state is loaded."""
-    return sum(len(value) if isinstance(value, list) else 1
-               for optimizer in optimizers for state in optimizer.state.values() for _, value in _named_states(state))
+def _states_print(optimizers: Iterable[torch.optim.Optimizer]) -> tuple[int, int]:
+    """The number of values in their states, and their addresses: a state that is loaded has other tensors."""
+    count = addresses = 0
+    for optimizer in optimizers:
+        for state in optimizer.state.values():
+            for _, value in _named_states(state):
+                count += len(value) if isinstance(value, list) else 1
+                addresses += sum(map(_address, _tensors(value)))
+    return count, addresses
 
 
 def _tensors(value: object) -> Iterator[torch.Tensor]:
@@ -220,7 +226,8 @@ class Session:
         self._opened_at = (opener.f_code.co_filename, opener.f_lineno)
         several = optimizer if isinstance(optimizer, Iterable) else [optimizer]
         self._optimizers = [each for each in several if each is not None]
-        self._last_owned: tuple[int, int, int] | None = None
+        self._last_owned: tuple[int, ...] | None = None
+        self._states: "weakref.WeakKeyDictionary[torch.optim.Optimizer, tuple[int, int]]" = weakref.WeakKeyDictionary()
         self._is_entered = False
         self._entries = 0
         self._has_warned: set[str] = set()
@@ -261,12 +268,12 @@ class Session:
         self._version_at_opening = self._version()
         try:
             self._own()
-        except Error:
+            if not _call(self._runtime.has_tiers) and self._moves(policy):
+                self._warn_of_no_place()
+        except BaseException:  # a warning, too, where warnings are errors
             _call(self._runtime.close)  # or it would cap what runs while the error is handled
             self._is_closed = True
             raise
-        if not _call(self._runtime.has_tiers) and self._moves(policy):
-            self._warn_of_no_place()
         _update.watch(self)
 
     def start(self) -> None:
@@ -302,7 +309,7 @@ class Session:
             self._last_refusal = self.last_refusal
             if self._entries == 0 and self._version() == self._version_at_opening:
                 self._has_warned.add("nothing")  # nothing trained meanwhile
-            self._last = self.report()  # before: another thread may ask for one
+            report = self._last = self._report_now()  # before: another thread may ask for one
             try:
                 _call(self._runtime.close)
             except Error:
@@ -310,6 +317,7 @@ class Session:
                 raise
             self._is_closed = True
             _update.forget(self)
+            self._warn_if_nothing_recorded(report)
 
     def report(self) -> Report:
         """Returns what the session did so far; a closed session returns its last report."""
@@ -321,8 +329,7 @@ class Session:
             if self._last is not None:  # another thread has closed it meanwhile
                 return self._last
             raise
-        if report["saved_tensors"] == 0 and self.last_refusal is None:
-            self._warn_of_nothing_recorded()
+        self._warn_if_nothing_recorded(report)
         return report
 
     def _report_now(self) -> Report:
@@ -354,11 +361,11 @@ class Session:
             self._model.get_submodule(module)
         except AttributeError:
             raise OptionError("module", f"the model has no '{module}'") from None
-        return _call(self._runtime.explain, module)
+        return _call(self._runtime.explain, _utf8(module))
 
     def timeline(self, file: str | os.PathLike[str]) -> None:
         """Writes the last steps as JSON for Perfetto or chrome://tracing: stalls, copies, NVMe, phases."""
-        _call(self._runtime.write_timeline, os.fspath(file))
+        _call(self._runtime.write_timeline, _options.utf8_path("file", os.fspath(file)))
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "entered" if self._is_entered else "open"
@@ -371,7 +378,13 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leave(by_error=kind is not None)
+        if kind is None:
+            self._leave(by_error=False)
+            return
+        # The error in flight is the user's to see. What was entered in this `with` and not left is left first.
+        for session in [*_update.entered_since(self), self]:
+            with contextlib.suppress(StateError):
+                session._leave(by_error=True)
 
     def __del__(self) -> None:
         if not self._is_closed and self._entries == 0:
@@ -401,6 +414,10 @@ class Session:
         if limit < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
             self._warn("place", "this Spillway session has nowhere to move saved tensors, so a step over budget fails; "
                                 "give it a folder on a disk (nvme='/scratch') or a host_budget")
+
+    def _warn_if_nothing_recorded(self, report: Report) -> None:
+        if report["saved_tensors"] == 0 and self.last_refusal is None:
+            self._warn_of_nothing_recorded()
 
     def _warn_of_nothing_recorded(self) -> None:
         if self._entries == 0:
@@ -438,8 +455,10 @@ class Session:
 
     def _has_updated(self, optimizer: torch.optim.Optimizer) -> None:
         """Its step has succeeded: its state counts from now on."""
-        if not self._is_closed:
+        states = _states_print([optimizer])
+        if not self._is_closed and (self._was_refused or self._states.get(optimizer) != states):
             self._seen.add(optimizer)
+            self._states[optimizer] = states
             # Closed meanwhile; or a budget does not hold what is there now: the parameters have changed already, so that is
             # for the next entry to say.
             try:
@@ -478,7 +497,8 @@ class Session:
         parameters = list(self._model.parameters())
         now = (sum(_address(parameter) for parameter in parameters),
                sum(_address(parameter.grad) for parameter in parameters),
-               _state_count(self._all_optimizers()))
+               sum(_address(buffer) for buffer in self._model.buffers()),
+               *_states_print(self._all_optimizers()))
         if now == self._last_owned:
             return
         owned = list(_owned(self._model, self._all_optimizers()))
@@ -488,7 +508,7 @@ class Session:
         if moved is not None:
             raise OptionError("model", f"it was on {self._device} when the session began and has a parameter on "
                                        f"{moved.device} now; open a session after the move")
-        _call(self._runtime.own, [tensor for _, _, tensor in owned], [name for _, name, _ in owned],
+        _call(self._runtime.own, [tensor for _, _, tensor in owned], [_utf8(name) for _, name, _ in owned],
               [kind for kind, _, _ in owned])
         self._last_owned = now
         self._was_refused = False

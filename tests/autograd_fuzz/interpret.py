@@ -77,7 +77,8 @@ class Run:
         self._bodies = 0
         self._looked = {name for step in program.steps if step.op == "look" for name in step.outs}
         self._swapped = {step.args[0] for step in program.steps
-                         if step.op == "touch" and step.attrs["kind"] in ("swap", "turn")}
+                         if (step.op == "touch" and step.attrs["kind"] in ("swap", "turn"))
+                         or step.attrs.get("name") == "SwapsItsInput"}
 
     def record(self, *event: object) -> None:
         """Each thread tells on its own, so that the order is the program's."""

@@ -8,6 +8,7 @@ import re
 
 WRITTEN = "one of the variables needed for gradient computation has been modified by an inplace operation"
 BASE_WRITTEN = "is a view and its base or another view of its base has been modified inplace"
+OF_VIEWS = (BASE_WRITTEN, "INTERNAL ASSERT", "A view was created in no_grad mode and its base or another view of its base")
 DETACHED = ("Trying to use a saved tensor that has been detached in-place",
             "none of output has requires_grad=True")
 WANTS_GRADIENT_SINCE = "was set to require a gradient after an operator saved it"
@@ -35,7 +36,7 @@ def known(plain: Event, other: Event) -> str:
         return "requires_grad_after_the_save"  # a node's metadata is that of the save: Spillway stops
     if not left or not right:
         return ""  # only one of them refuses
-    if BASE_WRITTEN in right or (WRITTEN in right and (BASE_WRITTEN in left or "INTERNAL ASSERT" in left)):
+    if BASE_WRITTEN in right or (WRITTEN in right and any(words in left for words in OF_VIEWS)):
         return "written_base_of_views"
     if WRITTEN in left and _TENSOR.sub("", left) == _TENSOR.sub("", right):
         return "written_tensor_that_is_gone"

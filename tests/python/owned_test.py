@@ -34,6 +34,29 @@ class Owned(same_bits.Case):
             loss_of(net).backward()
         self.assertGreater(session.report()["device_bytes"], 2 << 20)
 
+    def test_buffers_and_states_count_as_they_are_now_where_gradients_keep_their_addresses(self):
+        net = torch.nn.Linear(WIDTH, WIDTH)
+        adam = torch.optim.AdamW(net.parameters())
+        session = self.open(net, "64MiB")
+
+        def owned_after_a_step(kind: str) -> int:
+            with session:
+                net(torch.ones(1, WIDTH)).sum().backward()
+                adam.step()
+                adam.zero_grad(set_to_none=False)
+            with session:  # entering counts anew
+                pass
+            return session._runtime.owned_bytes()[kind]
+
+        owned_after_a_step("buffer")
+        net.register_buffer("late", torch.zeros(1 << 20))
+        self.assertEqual(owned_after_a_step("buffer"), 4 << 20)
+        net.late = torch.zeros(1)
+        self.assertLess(owned_after_a_step("buffer"), 4096)
+        before = owned_after_a_step("optimizer_state")
+        adam.load_state_dict(adam.state_dict())
+        self.assertEqual(owned_after_a_step("optimizer_state"), before)
+
     def test_what_holds_a_session_cannot_be_copied(self):
         session = self.open(model(1), "8MiB")
         for copied in (copy.copy, copy.deepcopy, pickle.dumps):

@@ -37,6 +37,21 @@ def closure_of(net: torch.nn.Module, session: spillway.Session, optimizer: torch
 
 
 class Update(same_bits.Case):
+    def test_an_optimizer_for_each_parameter_does_not_count_all_of_them_at_each_step(self):
+        net = model(1)
+        session = self.open(net, "64MiB")
+        each = [torch.optim.Adam([parameter]) for parameter in net.parameters()]
+        counted: list[int] = []
+        own = session._own
+        session._own = lambda: (counted.append(1), own())[1]
+        for step in range(3):
+            counted.clear()
+            with session:
+                loss_of(net).backward()
+            for optimizer in each:
+                optimizer.step()
+        self.assertLessEqual(len(counted), 2, "once there is state, entering counts")
+
     def train(self, net: torch.nn.Module, optimizer: Any, session: Any, steps: int = 2) -> None:
         for _ in range(steps):
             with session:
@@ -238,7 +253,7 @@ class Update(same_bits.Case):
                         parameter -= parameter.grad
         ours = [str(each.message) for each in caught if each.category is spillway.SpillwayWarning]
         self.assertEqual(len(ours), 1, ours)
-        self.assertIn("not by an optimizer of torch.optim", ours[0])
+        self.assertIn("something other than a torch.optim optimizer", ours[0])
         self.assertEqual([each.filename for each in caught if str(each.message) == ours[0]], [__file__])
 
     def test_a_state_that_was_loaded_is_no_update_nor_is_what_lbfgs_does_around_its_closure(self):

@@ -18,6 +18,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <typeinfo>
@@ -48,21 +49,47 @@ bool torch_will_wrap(at::Tensor const& tensor) {
     return tensor.requires_grad() || tensor._fw_grad(0).defined();
 }
 
-Origin origin_of(at::Tensor const& tensor) {
+/// The Function that wrote the output of `node` in place, a view, which torch then gave `node`,
+/// made anew from that of its base; null where there is none.
+torch::autograd::Node const* function_behind(torch::autograd::Node const& node) {
+    if (node.num_outputs() != 1 || !holds_python_lock()) {
+        return nullptr;
+    }
+    auto const* const written =
+        dynamic_cast<torch::autograd::CopySlices const*>(node.next_edge(0).function.get());
+    if (written == nullptr || written->fn == nullptr) {
+        return nullptr;
+    }
+    torch::autograd::Node const& writer = *written->fn;
+    return is_python_function(typeid(writer)) ? &writer : nullptr;
+}
+
+/// `number` is of the last node that was made for `tensor`.
+struct MadeBy {
+    Origin origin;
+    std::uint64_t number = 0;
+};
+
+MadeBy made_by_node(at::Tensor const& tensor) {
     auto const* const meta = torch::autograd::impl::get_autograd_meta(tensor);
     if (meta == nullptr || meta->grad_fn_ == nullptr) {
         return {};
     }
-    torch::autograd::Node const& node = *meta->grad_fn_;
-    return {&typeid(node), meta->output_nr_, node.sequence_nr(), node.thread_id()};
+    torch::autograd::Node const& last = *meta->grad_fn_;
+    auto const* const function = meta->is_view_ ? function_behind(last) : nullptr;
+    torch::autograd::Node const& node = function == nullptr ? last : *function;
+    return {
+        {&typeid(node), meta->output_nr_, node.sequence_nr(), node.thread_id()},
+        last.sequence_nr()};
 }
 
 /// Whether the node that made `tensor` is the one that saves it now. That one has just taken its
 /// number, unless it is a Function that recorded others in its forward; what such a Function saves
 /// is no output of those, so under Python's lock, with which only Functions save, the maker has to
 /// be a Function.
-bool is_saved_by_its_maker(Origin const& origin) {
-    return origin.node != nullptr && origin.number + 1 == at::sequence_number::peek() &&
+bool is_saved_by_its_maker(MadeBy const& made) {
+    Origin const& origin = made.origin;
+    return origin.node != nullptr && made.number + 1 == at::sequence_number::peek() &&
            origin.thread == at::RecordFunction::currentThreadId() &&
            (!holds_python_lock() || is_python_function(*origin.node));
 }
@@ -86,8 +113,9 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
     saved_version_ = version_.current_version();
     kept_ = at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(version_, false));
     made_by_ = made_by(tensor);
-    origin_ = origin_of(tensor);
-    is_output_ = is_saved_by_its_maker(origin_);
+    MadeBy const made = made_by_node(tensor);
+    origin_ = made.origin;
+    is_output_ = is_saved_by_its_maker(made);
     node_number_ = at::sequence_number::peek() - 1;
     if (!is_output_) {
         original_ = decltype(original_)(tensor.getIntrusivePtr());

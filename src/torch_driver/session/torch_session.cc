@@ -15,7 +15,6 @@
 
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
-#include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -26,6 +25,11 @@
 namespace spillway {
 
 namespace {
+
+/// "1.0 MiB (1052672 bytes)": rounded sizes that differ may look alike.
+std::string with_bytes(std::int64_t size_bytes) {
+    return format_size(size_bytes) + " (" + std::to_string(size_bytes) + " bytes)";
+}
 
 /// Whether a Python Function asks for what it saved: under Python's lock, and without a lock of the
 /// node, which a getter of a node's attribute holds.
@@ -367,14 +371,9 @@ void TorchSession::own(
     if (limit > 0 && outside_bytes >= limit) {
         throw BadOption(
             "device_budget_bytes",
-            fmt::format(
-                "parameters, gradients, buffers and optimizer state take {} ({} bytes), and the "
-                "budget is {} ({} bytes); give more, as these stay on the device",
-                format_size(outside_bytes),
-                outside_bytes,
-                format_size(limit),
-                limit
-            )
+            "parameters, gradients, buffers and optimizer state take " + with_bytes(outside_bytes) +
+                ", and the budget is " + with_bytes(limit) +
+                "; give more, as these stay on the device"
         );
     }
     device_->charge(outside_bytes);
