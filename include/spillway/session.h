@@ -154,8 +154,14 @@ class Recording {
 class Update {
   public:
     /// `state_bytes`: what the optimizer will keep that it has not allocated yet, where that is
-    /// known. A refusal's estimate counts it.
-    Update(Session& session, std::int64_t step, std::int64_t state_bytes = 0);
+    /// known. A refusal's estimate counts it. `parameters`: those that it steps, whose gradients
+    /// the report's peak is to tell apart.
+    Update(
+        Session& session,
+        std::int64_t step,
+        std::int64_t state_bytes = 0,
+        std::vector<at::Tensor> const& parameters = {}
+    );
     ~Update();
     Update(Update const&) = delete;
     Update& operator=(Update const&) = delete;

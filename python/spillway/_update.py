@@ -128,7 +128,9 @@ def _before(
     for session in that_train:
         session._is_stepping = True
     coming = _coming_state_bytes(optimizer) if taking else 0
-    waiting = [session for session in taking if not session._update_begins(coming)]
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]
+                  if parameter.grad is not None] if taking else []
+    waiting = [session for session in taking if not session._update_begins(coming, parameters)]
     if not waiting:
         return None
     arguments = _Arguments(args)

@@ -446,10 +446,10 @@ class Session:
             file, line = self._opened_at
             raise BudgetError(refusal.option, f"{refusal._why} (of the session opened at {file}:{line})") from None
 
-    def _update_begins(self, state_bytes: int) -> bool:
+    def _update_begins(self, state_bytes: int, parameters: list[torch.Tensor]) -> bool:
         """An optimizer's step begins that will keep so many bytes more. Returns whether its end needs no call."""
         try:
-            return _call(self._runtime.begin_update, state_bytes)
+            return _call(self._runtime.begin_update, state_bytes, parameters)
         except StateError:  # another thread has closed it meanwhile
             return True
 

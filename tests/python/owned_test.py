@@ -57,6 +57,27 @@ class Owned(same_bits.Case):
         adam.load_state_dict(adam.state_dict())
         self.assertEqual(owned_after_a_step("optimizer_state"), before)
 
+    def test_parameters_can_be_swapped_while_a_session_is_open(self):
+        """As torch converts and loads them under this setting, and those of wrapper subclasses always."""
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        self.addCleanup(torch.__future__.set_swap_module_params_on_conversion, False)
+        net = model(2)
+        sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+        session = self.open(net, "64MiB")
+        net.load_state_dict(copy.deepcopy(net.state_dict()))
+        for inside in (True, False):
+            with session:
+                loss = loss_of(net)
+                if inside:
+                    loss.backward()
+            if not inside:
+                loss.backward()
+            del loss
+            sgd.step()
+            sgd.zero_grad()
+            net.load_state_dict(copy.deepcopy(net.state_dict()))
+        net.to(torch.float64)
+
     def test_what_holds_a_session_cannot_be_copied(self):
         session = self.open(model(1), "8MiB")
         for copied in (copy.copy, copy.deepcopy, pickle.dumps):

@@ -31,11 +31,15 @@ class Reports(Train):
         session.close()
         self.assertEqual(session.report()["stored_bytes"], report["stored_bytes"])
 
-    def split_of_peak(self, net: torch.nn.Module, batch_of, optimizer: torch.optim.Optimizer) -> dict[str, int]:
+    def split_of_peak(self, net: torch.nn.Module, batch_of, optimizer: torch.optim.Optimizer,
+                      inside: bool = True) -> dict[str, int]:
         session = self.open(net, "1GiB")
         for step in range(3):
             with session:
                 loss = net(batch_of(step)).square().mean()
+                if inside:
+                    loss.backward()
+            if not inside:
                 loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -60,9 +64,10 @@ class Reports(Train):
         torch.manual_seed(1)
         net = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(4)))
         small = torch.randn(8, 1024)
-        split = self.split_of_peak(net, lambda _: small, torch.optim.AdamW(net.parameters(), foreach=True))
-        self.assertEqual(split["gradients"], split["parameters"])
-        self.assertAlmostEqual(split["optimizer_state"], 2 * split["parameters"], delta=4096)
+        for inside in (True, False):
+            split = self.split_of_peak(net, lambda _: small, torch.optim.AdamW(net.parameters(), foreach=True), inside)
+            self.assertEqual(split["gradients"], split["parameters"])
+            self.assertAlmostEqual(split["optimizer_state"], 2 * split["parameters"], delta=4096)
 
     def test_explain_names_the_place_and_the_reason(self):
         net = model()

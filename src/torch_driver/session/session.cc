@@ -88,11 +88,16 @@ void Recording::by_error() {
     entered_->by_error();
 }
 
-Update::Update(Session& session, std::int64_t step, std::int64_t state_bytes)
+Update::Update(
+    Session& session,
+    std::int64_t step,
+    std::int64_t state_bytes,
+    std::vector<at::Tensor> const& parameters
+)
     : session_(session.impl_), before_(session_->loop().current_phase()) {
     capped_ = std::make_unique<Capped>(session_);
     session.phase(Phase::update, step);
-    session_->update_begins(state_bytes);
+    session_->update_begins(state_bytes, parameters);
 }
 
 Update::~Update() {

@@ -267,9 +267,9 @@ class SessionClass final : public torch::CustomClassHolder {
 
     /// An optimizer's step begins on this thread, which will allocate `state_bytes` of state.
     /// False: its end has to be told.
-    bool begin_update(std::int64_t state_bytes) {
+    bool begin_update(std::int64_t state_bytes, std::vector<at::Tensor> const& parameters) {
         std::lock_guard const lock(mutex_);
-        updates_->begin(*opened(), step_, state_bytes);
+        updates_->begin(*opened(), step_, state_bytes, parameters);
         return at_end_of_step([weak = std::weak_ptr<Updates>(updates_)] {
             if (std::shared_ptr<Updates> const updates = weak.lock()) {
                 updates->end();

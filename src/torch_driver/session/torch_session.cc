@@ -20,6 +20,7 @@
 
 #include <string_view>
 #include <typeinfo>
+#include <unordered_set>
 #include <utility>
 
 namespace spillway {
@@ -158,7 +159,9 @@ void TorchSession::report_backward_order() {
     if (!order_reported_.first()) {
         return;
     }
-    std::vector<ValueId> order = saved_.in_order(rank_of_nodes(backward));
+    NodeOrder const nodes = order_of_nodes(backward);
+    gradients_.add(nodes.leaves);
+    std::vector<ValueId> order = saved_.in_order(nodes.rank);
     if (!order.empty()) {
         loop_->backward_order(std::move(order));
     }
@@ -169,6 +172,21 @@ void TorchSession::end_use() {
     if (use_.end() && !device_->is_host()) {
         end_cap();
     }
+    if (!use_.is_in_use()) {
+        gradients_.clear();
+    }
+}
+
+std::int64_t TorchSession::gradient_bytes() const {
+    OwnedStorages::Living const living = owned_.living();
+    std::unordered_set<c10::StorageImpl const*> counted;
+    std::int64_t bytes = 0;
+    for (auto const& [storage, kind] : living) {
+        if (kind == OwnedKind::gradient && counted.insert(storage.get()).second) {
+            bytes += static_cast<std::int64_t>(storage->nbytes());
+        }
+    }
+    return bytes + gradients_.bytes(std::move(counted));
 }
 
 void TorchSession::leave() {
@@ -339,7 +357,7 @@ void TorchSession::see_peak(std::int64_t used_bytes) {
     }
     bool const is_in_backward = torch::autograd::get_current_graph_task_id() != -1;
     if (is_in_backward || loop_->current_phase() == Phase::update) {
-        now.owned[static_cast<std::size_t>(OwnedKind::gradient)] = gradients_.bytes();
+        now.owned[static_cast<std::size_t>(OwnedKind::gradient)] = gradient_bytes();
     }
     peak_.look(used_bytes, std::move(now));
 }
@@ -359,7 +377,6 @@ void TorchSession::own(
     std::vector<OwnedKind> const& kinds
 ) {
     owned_.add(tensors, names, kinds);
-    gradients_.add(tensors);
     {
         OwnedBytes const bytes = owned_.bytes();
         MutexLock const lock(owned_mutex_);

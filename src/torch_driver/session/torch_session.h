@@ -117,8 +117,9 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     [[nodiscard]] Report report();
     [[nodiscard]] std::optional<Refusal> last_refusal();
     /// An optimizer's step begins, which will allocate `state_bytes` that stay; 0: not known.
-    void update_begins(std::int64_t state_bytes) {
+    void update_begins(std::int64_t state_bytes, std::vector<at::Tensor> const& parameters) {
         estimate_.update_begins(needed_bytes_, state_bytes);
+        gradients_.add(parameters);
     }
     void update_ends() { estimate_.update_ends(); }
     void end_cap();
@@ -134,6 +135,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     );
     void see_need(std::int64_t size_bytes);
     void see_peak(std::int64_t used_bytes);
+    /// Those that are known since `own`, and those of the leaves in use.
+    [[nodiscard]] std::int64_t gradient_bytes() const;
     [[nodiscard]] std::unordered_map<ValueId, std::string> modules() {
         return saved_.log().modules();
     }

@@ -3,14 +3,16 @@
 
 #include "torch_driver/states/living_gradients.h"
 
-#include <unordered_set>
 #include <utility>
 
 namespace spillway {
 
 void LivingGradients::add(std::vector<at::Tensor> const& tensors) {
     MutexLock const lock(mutex_);
-    std::erase_if(leaves_, [](auto const& leaf) { return leaf.second.expired(); });
+    if (leaves_.size() >= prune_at_) {
+        std::erase_if(leaves_, [](auto const& leaf) { return leaf.second.expired(); });
+        prune_at_ = 2 * leaves_.size() + 64;
+    }
     for (at::Tensor const& tensor : tensors) {
         if (tensor.defined() && tensor.is_leaf() && tensor.requires_grad()) {
             leaves_.insert_or_assign(
@@ -21,7 +23,12 @@ void LivingGradients::add(std::vector<at::Tensor> const& tensors) {
     }
 }
 
-std::int64_t LivingGradients::bytes() const {
+void LivingGradients::clear() {
+    MutexLock const lock(mutex_);
+    leaves_.clear();
+}
+
+std::int64_t LivingGradients::bytes(std::unordered_set<c10::StorageImpl const*> counted) const {
     std::vector<at::Tensor> living;  // let go of after the lock: that may wait for Python's
     {
         MutexLock const lock(mutex_);
@@ -32,7 +39,6 @@ std::int64_t LivingGradients::bytes() const {
             }
         }
     }
-    std::unordered_set<c10::StorageImpl const*> counted;
     std::int64_t bytes = 0;
     for (at::Tensor const& leaf : living) {
         at::Tensor const& gradient = leaf.grad();

@@ -23,8 +23,11 @@ TEST(LivingGradients, counts_what_parameters_have_now) {
     EXPECT_EQ(gradients.bytes(), 160);
     weight.mutable_grad().reset();
     EXPECT_EQ(gradients.bytes(), 32);
+    EXPECT_EQ(gradients.bytes({bias.grad().storage().unsafeGetStorageImpl()}), 0);
     bias.reset();
     EXPECT_EQ(gradients.bytes(), 0) << "it has gone";
+    gradients.clear();
+    EXPECT_EQ(weight.getIntrusivePtr().weak_use_count(), 1u) << "nothing refers to it";
 }
 
 TEST(LivingGradients, a_storage_of_several_gradients_counts_once) {

@@ -50,17 +50,17 @@ class OwnedStorages {
     /// session, or around it.
     [[nodiscard]] std::int64_t outside_bytes() const;
 
+    using Living = std::vector<std::pair<c10::intrusive_ptr<c10::StorageImpl>, OwnedKind>>;
+
+    /// Those on the device.
+    [[nodiscard]] Living living() const;
+
   private:
     struct Owned {
         c10::weak_intrusive_ptr<c10::StorageImpl> storage;  ///< keeps its address from another one
         OwnedKind kind = OwnedKind::parameter;
         std::shared_ptr<std::string const> name;
     };
-    using Living = std::vector<std::pair<c10::intrusive_ptr<c10::StorageImpl>, OwnedKind>>;
-
-    /// Those on the device.
-    [[nodiscard]] Living living() const;
-
     std::shared_ptr<Device const> const device_;
     c10::Device const where_;
     mutable Mutex mutex_;
