@@ -49,7 +49,9 @@ TEST(Devices, a_device_that_is_not_there_is_named) {
     asked.device = "late:7";
     EXPECT_EQ(refused(asked), "device: 'late:7': there are 2 of them here; the last is late:1");
     asked.device = "toaster";
-    EXPECT_EQ(refused(asked), "device: 'toaster': not a device that torch knows; use cpu, cuda or cuda:1");
+    EXPECT_EQ(
+        refused(asked), "device: 'toaster': not a device that torch knows; use cpu, cuda or cuda:1"
+    );
     asked.device = "xpu";
     EXPECT_EQ(
         refused(asked),

@@ -26,7 +26,8 @@ class LivingGradients {
     /// Counts what is on `where`.
     explicit LivingGradients(c10::Device where) : where_(where) {}
 
-    /// Adds those that are leaves and require a gradient; now and then forgets those that have gone.
+    /// Adds those that are leaves and require a gradient; now and then forgets those that have
+    /// gone.
     void add(std::vector<at::Tensor> const& tensors);
 
     /// Nobody trains: torch exchanges the two sides of a parameter (`swap_tensors`) only where
