@@ -55,6 +55,7 @@ function(spillway_from_source name library package)
     spillway_missing(${library} ${package})
   endif()
   add_library(spillway_${name} STATIC ${files})
+  set_target_properties(spillway_${name} PROPERTIES UNITY_BUILD OFF)  # not written for it
   target_include_directories(spillway_${name} SYSTEM PUBLIC ${SPILLWAY_SOURCES}/${name})
   target_compile_options(spillway_${name} PRIVATE -w -O2 -g0)
   spillway_dep(${name} spillway_${name})
