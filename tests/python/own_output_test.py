@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which saved tensor is the output of the very node that saves it: Functions that record a graph in their forward, and
-tensors of another thread, whose nodes have the same numbers."""
+"""Which saved tensor is the output of the very node that saves it: Functions that record a graph in their forward or write
+views in place, and tensors of another thread, whose nodes have the same numbers."""
 
 import threading
 import unittest
@@ -44,6 +44,22 @@ class Scaled(torch.autograd.Function):
         return gradient * getattr(y, "scale", 1.0)
 
 
+class WritesInPlace(torch.autograd.Function):
+    """Saves its outputs, which are its inputs. What torch then gives a view as its node is none of the Function's."""
+
+    @staticmethod
+    def forward(ctx, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        for each in inputs:
+            each.tanh_()
+        ctx.mark_dirty(*inputs)
+        ctx.save_for_backward(*inputs)
+        return inputs
+
+    @staticmethod
+    def backward(ctx, *gradients: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(gradient * (1 - y * y) for gradient, y in zip(gradients, ctx.saved_tensors, strict=True))
+
+
 def on_a_thread(make: Callable[[], torch.Tensor]) -> torch.Tensor:
     made: list[torch.Tensor] = []
     thread = threading.Thread(target=lambda: made.append(make()))
@@ -68,6 +84,24 @@ class OwnOutput(same_bits.Case):
             RecordsAndSaves.apply(x * 1.0).sum().backward()
             return x.grad
         self.as_plain(run)
+
+    def test_what_a_function_writes_in_place(self) -> None:
+        """Another storage given to it since is not what was saved."""
+        views: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+            "itself": lambda y: y, "a view": lambda y: y.view(-1), "a part": lambda y: y[1:], "a view of a view": lambda y: y.t()[2:]}
+        for name, view in views.items():
+            for several in (False, True) if name == "itself" else (False,):  # torch takes one view alone
+                def run(view: Callable[[torch.Tensor], torch.Tensor] = view, several: bool = several) -> torch.Tensor:
+                    x = same_bits.noise(SIDE, SIDE).requires_grad_()
+                    inputs = [view(x * (number + 1.0)) for number in range(1 + several)]
+                    outputs = WritesInPlace.apply(*inputs)
+                    loss = sum(output.sum() for output in outputs)
+                    for output in outputs:
+                        output.data = output.detach() * 0.5
+                    loss.backward()
+                    return x.grad
+                with self.subTest(name, several=several):
+                    self.as_plain(run)
 
     def test_what_another_thread_made(self) -> None:
         """On a new thread nodes are numbered from 0: the node that saves comes right after the one that made `y`, by number."""
