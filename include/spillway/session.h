@@ -135,7 +135,9 @@ class Session {
 /// inner session takes what is saved, and what is allocated counts for both.
 class Recording {
   public:
-    explicit Recording(Session& session);
+    /// `parameters`: those that are trained, whose gradients the report's peak is to tell apart;
+    /// in C++ what `Session::own` was given is known.
+    explicit Recording(Session& session, std::vector<at::Tensor> const& parameters = {});
     ~Recording();
     Recording(Recording const&) = delete;
     Recording& operator=(Recording const&) = delete;

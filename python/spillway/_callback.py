@@ -46,8 +46,10 @@ class Training:
         self._at_end.close()
         session, self._session = self._session, None
         if session is not None:
-            self._report = session.report()
-            session.close()
+            try:
+                session.close()
+            finally:  # a warning may be an error
+                self._report = session.report()
 
 
 def _signature() -> inspect.Signature:

@@ -102,7 +102,8 @@ def _path(what: str) -> Callable[[str, Any], str | None]:
     return read
 
 
-def utf8_path(option: str, path: str) -> str:
+def utf8_path(option: str, path: str | bytes) -> str:
+    path = os.fsdecode(path)
     try:
         path.encode()
     except UnicodeEncodeError:

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.parameter import UninitializedTensorMixin
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 if TYPE_CHECKING:
     from .session import Session
@@ -68,6 +70,12 @@ def entered_since(session: "Session") -> "list[Session]":
     """Those that were entered after it and not left, the last one first."""
     later = [each for each in _opened() if each._is_entered and each._last_use > session._last_use]
     return sorted(later, key=lambda each: each._last_use, reverse=True)
+
+
+def is_plain(parameter: torch.Tensor) -> bool:
+    """No wrapper, whose storage is none, nor a lazy one."""
+    return type(parameter) is torch.nn.Parameter or not (
+        is_traceable_wrapper_subclass(parameter) or isinstance(parameter, UninitializedTensorMixin))
 
 
 def _that_train(optimizer: torch.optim.Optimizer) -> "dict[Session, set[int]]":
@@ -128,9 +136,10 @@ def _before(
     for session in that_train:
         session._is_stepping = True
     coming = _coming_state_bytes(optimizer) if taking else 0
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]
-                  if parameter.grad is not None] if taking else []
-    waiting = [session for session in taking if not session._update_begins(coming, parameters)]
+    stepped = [parameter for group in optimizer.param_groups for parameter in group["params"]
+               if parameter.grad is not None and is_plain(parameter)] if taking else []
+    waiting = [session for session in taking
+               if not session._update_begins(coming, [each for each in stepped if id(each) in that_train[session]])]
     if not waiting:
         return None
     arguments = _Arguments(args)

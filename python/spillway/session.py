@@ -116,8 +116,8 @@ def _tensors(value: object) -> Iterator[torch.Tensor]:
 
 
 def _address(tensor: torch.Tensor | None) -> int:
-    """Its address, or its identity if it has no single one."""
-    return 0 if tensor is None else sum(part.data_ptr() if part.layout is torch.strided else id(part)
+    """Its address and size as one number, or its identity if it has no single address."""
+    return 0 if tensor is None else sum(part.data_ptr() + part.nbytes if part.layout is torch.strided else id(part)
                                         for part in _parts(tensor))
 
 
@@ -280,7 +280,7 @@ class Session:
         """Enters the session: it may move what autograd saves from now on. `with session:` calls this."""
         self._warn_of_unseen_updates()
         self._own()
-        _call(self._runtime.start)
+        _call(self._runtime.start, list(filter(_update.is_plain, self._model.parameters())))
         self._is_entered = True
         self._last_use = _update.next_use()
         self._entries += 1

@@ -60,6 +60,20 @@ class WritesInPlace(torch.autograd.Function):
         return tuple(gradient * (1 - y * y) for gradient, y in zip(gradients, ctx.saved_tensors, strict=True))
 
 
+class WritesOneSavesAnother(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, written: torch.Tensor, also: torch.Tensor) -> torch.Tensor:
+        written.tanh_()
+        ctx.mark_dirty(written)
+        ctx.save_for_backward(also)
+        return written
+
+    @staticmethod
+    def backward(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (also,) = ctx.saved_tensors
+        return gradient * also.sum(), None
+
+
 def on_a_thread(make: Callable[[], torch.Tensor]) -> torch.Tensor:
     made: list[torch.Tensor] = []
     thread = threading.Thread(target=lambda: made.append(make()))
@@ -102,6 +116,20 @@ class OwnOutput(same_bits.Case):
                     return x.grad
                 with self.subTest(name, several=several):
                     self.as_plain(run)
+
+    def test_what_a_function_only_saves_of_a_base_that_it_writes(self) -> None:
+        """The base, and another view of it, are none of its outputs: other data given to them since are seen."""
+        for name, of in (("base", lambda base: base), ("view", lambda base: base[1:3])):
+            def run(of: Callable[[torch.Tensor], torch.Tensor] = of) -> torch.Tensor:
+                x = same_bits.noise(SIDE, SIDE).requires_grad_()
+                base = x * 1.0
+                also = of(base)
+                loss = WritesOneSavesAnother.apply(base[0], also).sum()
+                also.data = also.detach() * 0.5
+                loss.backward()
+                return x.grad
+            with self.subTest(name):
+                self.as_plain(run)
 
     def test_what_another_thread_made(self) -> None:
         """On a new thread nodes are numbered from 0: the node that saves comes right after the one that made `y`, by number."""

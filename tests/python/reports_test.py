@@ -69,6 +69,17 @@ class Reports(Train):
             self.assertEqual(split["gradients"], split["parameters"])
             self.assertAlmostEqual(split["optimizer_state"], 2 * split["parameters"], delta=4096)
 
+    def test_gradients_of_a_backward_are_told_apart_and_those_of_other_models_are_not_this_ones(self):
+        torch.manual_seed(1)
+        net = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(4)))
+        other = torch.nn.Linear(1024, 1024)
+        small = torch.randn(8, 1024)
+        other(small).sum().backward()
+        sgd = torch.optim.SGD([*net.parameters(), *other.parameters()], lr=0.1)
+        split = self.split_of_peak(net, lambda _: small, sgd)
+        self.assertGreater(split["gradients"], split["parameters"] // 2)
+        self.assertLessEqual(split["gradients"], split["parameters"])
+
     def test_explain_names_the_place_and_the_reason(self):
         net = model()
         session = self.open(net)

@@ -86,24 +86,18 @@ std::unordered_set<Node const*> on_a_way(
 
 }  // namespace
 
-NodeOrder order_of_nodes(Backward const& backward) {
+std::unordered_map<std::uint64_t, std::size_t> rank_of_nodes(Backward const& backward) {
     std::vector<Node const*> const order = in_order(backward.roots);
     bool const all = backward.outputs.empty();
     std::unordered_set<Node const*> const wanted =
         all ? std::unordered_set<Node const*>{} : on_a_way(order, backward.outputs);
-    NodeOrder found;
+    std::unordered_map<std::uint64_t, std::size_t> rank;
     for (Node const* const node : order) {
         if (all || wanted.count(node) != 0) {
-            found.rank.emplace(node->sequence_nr(), found.rank.size());
-        }
-        auto const* const leaf = node->num_outputs() == 0
-                                     ? dynamic_cast<torch::autograd::AccumulateGrad const*>(node)
-                                     : nullptr;
-        if (leaf != nullptr) {
-            found.leaves.push_back(leaf->variable);
+            rank.emplace(node->sequence_nr(), rank.size());
         }
     }
-    return found;
+    return rank;
 }
 
 bool has_gradient_hook(at::Tensor const& leaf) {

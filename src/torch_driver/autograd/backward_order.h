@@ -18,17 +18,13 @@ struct Backward {
     torch::autograd::edge_list outputs;  ///< empty: every leaf's gradient is wanted
 };
 
-struct NodeOrder {
-    /// Of each node that will run, by its sequence number.
-    std::unordered_map<std::uint64_t, std::size_t> rank;
-    std::vector<at::Tensor> leaves;  ///< of the graph
-};
-
-/// In which order a backward's nodes run: of those whose inputs are there the youngest runs first,
-/// as on one device. Where several devices or threads share a backward it is close to what they do.
+/// The rank of each node that will run, by its sequence number: of those whose inputs are there the
+/// youngest runs first, as on one device. Where several devices or threads share a backward it is
+/// close to what they do.
 ///
 /// Thread  any, also while the backward runs: edges stay as they are
-[[nodiscard]] NodeOrder order_of_nodes(Backward const& backward);
+[[nodiscard]] std::unordered_map<std::uint64_t, std::size_t> rank_of_nodes(Backward const& backward
+);
 
 /// A hook gets the leaf's gradient as soon as it is there (`register_post_accumulate_grad_hook`),
 /// and may free it: an optimizer that steps in backward does.

@@ -42,7 +42,7 @@ struct Graph {
         std::uint64_t const number = result.grad_fn()->sequence_nr();
         result.register_hook([this, number](at::Tensor const&) {
             if (ran.empty()) {
-                rank = order_of_nodes(*backward_here()).rank;
+                rank = rank_of_nodes(*backward_here());
             }
             ran.push_back(number);
         });

@@ -49,47 +49,50 @@ bool torch_will_wrap(at::Tensor const& tensor) {
     return tensor.requires_grad() || tensor._fw_grad(0).defined();
 }
 
-/// The Function that wrote the output of `node` in place, a view, which torch then gave `node`,
-/// made anew from that of its base; null where there is none.
-torch::autograd::Node const* function_behind(torch::autograd::Node const& node) {
-    if (node.num_outputs() != 1 || !holds_python_lock()) {
-        return nullptr;
-    }
-    auto const* const written =
-        dynamic_cast<torch::autograd::CopySlices const*>(node.next_edge(0).function.get());
-    if (written == nullptr || written->fn == nullptr) {
-        return nullptr;
-    }
-    torch::autograd::Node const& writer = *written->fn;
-    return is_python_function(typeid(writer)) ? &writer : nullptr;
-}
-
-/// `number` is of the last node that was made for `tensor`.
-struct MadeBy {
-    Origin origin;
-    std::uint64_t number = 0;
-};
-
-MadeBy made_by_node(at::Tensor const& tensor) {
+Origin origin_of(at::Tensor const& tensor) {
     auto const* const meta = torch::autograd::impl::get_autograd_meta(tensor);
     if (meta == nullptr || meta->grad_fn_ == nullptr) {
         return {};
     }
-    torch::autograd::Node const& last = *meta->grad_fn_;
-    auto const* const function = meta->is_view_ ? function_behind(last) : nullptr;
-    torch::autograd::Node const& node = function == nullptr ? last : *function;
-    return {
-        {&typeid(node), meta->output_nr_, node.sequence_nr(), node.thread_id()},
-        last.sequence_nr()};
+    torch::autograd::Node const& node = *meta->grad_fn_;
+    return {&typeid(node), meta->output_nr_, node.sequence_nr(), node.thread_id()};
+}
+
+bool is_copy_slices(torch::autograd::Node const& node) {
+    return typeid(node) == typeid(torch::autograd::CopySlices);
+}
+
+/// Of one view; more than a chain of views in a program has.
+constexpr int kMostViewNodes = 16;
+
+/// The number of the CopySlices that wrote `tensor`, a view, in place; 0: it is none that was
+/// written. Torch makes the nodes of the written view anew, in one go, right after it made that
+/// one; those of other views of the base later.
+std::uint64_t number_of_writer(at::Tensor const& tensor) {
+    auto const* const meta = torch::autograd::impl::get_autograd_meta(tensor);
+    if (meta == nullptr || !meta->is_view_ || meta->grad_fn_ == nullptr) {
+        return 0;
+    }
+    torch::autograd::Node const* node = meta->grad_fn_.get();
+    for (int step = 0; step < kMostViewNodes && node->num_outputs() == 1; ++step) {
+        torch::autograd::Node const* const before = node->next_edge(0).function.get();
+        if (before == nullptr || before->sequence_nr() + 1 != node->sequence_nr()) {
+            return 0;
+        }
+        if (is_copy_slices(*before)) {
+            return before->sequence_nr();
+        }
+        node = before;
+    }
+    return 0;
 }
 
 /// Whether the node that made `tensor` is the one that saves it now. That one has just taken its
 /// number, unless it is a Function that recorded others in its forward; what such a Function saves
 /// is no output of those, so under Python's lock, with which only Functions save, the maker has to
 /// be a Function.
-bool is_saved_by_its_maker(MadeBy const& made) {
-    Origin const& origin = made.origin;
-    return origin.node != nullptr && made.number + 1 == at::sequence_number::peek() &&
+bool is_saved_by_its_maker(Origin const& origin) {
+    return origin.node != nullptr && origin.number + 1 == at::sequence_number::peek() &&
            origin.thread == at::RecordFunction::currentThreadId() &&
            (!holds_python_lock() || is_python_function(*origin.node));
 }
@@ -113,9 +116,9 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
     saved_version_ = version_.current_version();
     kept_ = at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(version_, false));
     made_by_ = made_by(tensor);
-    MadeBy const made = made_by_node(tensor);
-    origin_ = made.origin;
-    is_output_ = is_saved_by_its_maker(made);
+    origin_ = origin_of(tensor);
+    is_output_ = is_saved_by_its_maker(origin_);
+    writer_number_ = is_output_ ? 0 : number_of_writer(tensor);
     node_number_ = at::sequence_number::peek() - 1;
     if (!is_output_) {
         original_ = decltype(original_)(tensor.getIntrusivePtr());
@@ -252,6 +255,11 @@ bool SavedHook::is_output_of_node_that_runs() const {
         return false;
     }
     torch::autograd::Node const& node = *running;
+    if (is_copy_slices(node
+        )) {  // the node that saved runs inside; the base that it writes is no output
+        return writer_number_ != 0 && writer_number_ == node.sequence_nr() &&
+               origin_.thread == node.thread_id();
+    }
     return origin_.number == node.sequence_nr() && origin_.thread == node.thread_id() &&
            *origin_.node == typeid(node);
 }

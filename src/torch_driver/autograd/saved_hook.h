@@ -69,7 +69,8 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     /// anything.
     [[nodiscard]] at::Tensor what_became_of_unpacked() const;
     /// The node that runs made the saved tensor, and others after itself, so that `is_output_` does
-    /// not tell (a Function that records a graph in its forward).
+    /// not tell: a Function that records a graph in its forward, or that writes a view in place,
+    /// for which torch makes other nodes.
     [[nodiscard]] bool is_output_of_node_that_runs() const;
     /// What the hook stands for, to the code that asks; `is_of_torch`: it only reads. `original`
     /// may be undefined; `is_replaced`: `tensor` is what the saved one became.
@@ -95,6 +96,7 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     bool is_wrapped_ = false;
     bool is_kept_whole_ = false;          ///< of a Python subclass: `kept_` is the tensor itself
     std::uint64_t node_number_ = 0;       ///< sequence number of the node that saves
+    std::uint64_t writer_number_ = 0;     ///< of the CopySlices that wrote it, a view; 0: none
     ValueId value_;                       ///< invalid: passed through
     SavedValue* filed_ = nullptr;         ///< the value's entry; null: passed through
     std::size_t passed_at_ = kNotListed;  ///< its place among the passed ones

@@ -128,6 +128,11 @@ class SavedTensors final : public Driver {
     /// The current stream uses the value from now on, where it is on the device.
     void used_now(ValueId value);
 
+    /// Nothing is saved that can move.
+    [[nodiscard]] bool is_empty() const {
+        MutexLock const lock(mutex_);
+        return state_.values.size() == 0;
+    }
     /// Values that are on the device, with their bytes as the device rounds.
     [[nodiscard]] std::vector<std::pair<ValueId, std::int64_t>> on_device() const;
 

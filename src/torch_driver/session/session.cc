@@ -80,7 +80,10 @@ Report Session::report() const {
     return impl_->report();
 }
 
-Recording::Recording(Session& session) : entered_(std::make_unique<Entered>(session.impl_)) {}
+Recording::Recording(Session& session, std::vector<at::Tensor> const& parameters)
+    : entered_(std::make_unique<Entered>(session.impl_)) {
+    session.impl_->train(parameters);
+}
 
 Recording::~Recording() = default;
 
@@ -97,7 +100,8 @@ Update::Update(
     : session_(session.impl_), before_(session_->loop().current_phase()) {
     capped_ = std::make_unique<Capped>(session_);
     session.phase(Phase::update, step);
-    session_->update_begins(state_bytes, parameters);
+    session_->train(parameters);
+    session_->update_begins(state_bytes);
 }
 
 Update::~Update() {

@@ -221,7 +221,8 @@ class SessionClass final : public torch::CustomClassHolder {
         return by_name;
     }
 
-    void start() {
+    /// `parameters`: of the model, as they are now.
+    void start(std::vector<at::Tensor> const& parameters) {
         std::lock_guard const lock(mutex_);
         check_state(
             !recording_,
@@ -230,7 +231,7 @@ class SessionClass final : public torch::CustomClassHolder {
         std::shared_ptr<Session> const session = opened();
         step_ += steps_are_reported_ ? 0 : 1;
         session->phase(Phase::forward, step_);
-        recording_.emplace(*session);
+        recording_.emplace(*session, parameters);
         entry_ = std::make_shared<int>();
         entered_here().push_back(entry_);
     }

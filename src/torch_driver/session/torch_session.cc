@@ -159,9 +159,7 @@ void TorchSession::report_backward_order() {
     if (!order_reported_.first()) {
         return;
     }
-    NodeOrder const nodes = order_of_nodes(backward);
-    gradients_.add(nodes.leaves);
-    std::vector<ValueId> order = saved_.in_order(nodes.rank);
+    std::vector<ValueId> order = saved_.in_order(rank_of_nodes(backward));
     if (!order.empty()) {
         loop_->backward_order(std::move(order));
     }
@@ -172,7 +170,8 @@ void TorchSession::end_use() {
     if (use_.end() && !device_->is_host()) {
         end_cap();
     }
-    if (!use_.is_in_use()) {
+    // A front that knows its model says at each step what it trains.
+    if (face_ == Face::python && !use_.is_in_use() && saved_.is_empty()) {
         gradients_.clear();
     }
 }
@@ -377,6 +376,9 @@ void TorchSession::own(
     std::vector<OwnedKind> const& kinds
 ) {
     owned_.add(tensors, names, kinds);
+    if (face_ != Face::python) {
+        gradients_.add(tensors);
+    }
     {
         OwnedBytes const bytes = owned_.bytes();
         MutexLock const lock(owned_mutex_);
