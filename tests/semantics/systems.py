@@ -10,6 +10,7 @@ import os
 import pathlib
 import sys
 import threading
+import time
 import types
 import unittest.mock
 from collections.abc import Callable, Iterator
@@ -292,7 +293,17 @@ class SpillwayLate(Spillway):
         if faults:
             raise RuntimeError(f"{len(faults)} times streams are not in order, first: {faults[0]}")
         self.cases += 1
-        torch.ops.late.reset(self.cases)
+        self._reset_when_idle(time.monotonic() + 10)
+
+    def _reset_when_idle(self, until: float) -> None:
+        """A thread that ran a backward may still be freeing what it had."""
+        while True:
+            try:
+                torch.ops.late.reset(self.cases)
+                return
+            except RuntimeError:
+                if time.monotonic() > until:
+                    raise
 
 
 ALL: dict[str, type[System]] = {each.name: each for each in (
