@@ -152,7 +152,7 @@ def _after(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict
     for session in that_train:
         session._is_stepping = False
         session._has_stepped = True
-        session._seen.add(optimizer)  # its state counts from the next entry on, also where another session takes part
+        session._seen.setdefault(optimizer)  # its state counts from the next entry on, also where another session takes part
     for session in _take_part(that_train):
         session._has_updated(optimizer)
     if isinstance(args, _Arguments):

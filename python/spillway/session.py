@@ -227,12 +227,12 @@ class Session:
         several = optimizer if isinstance(optimizer, Iterable) else [optimizer]
         self._optimizers = [each for each in several if each is not None]
         self._last_owned: tuple[int, ...] | None = None
-        self._states: "weakref.WeakKeyDictionary[torch.optim.Optimizer, tuple[int, int]]" = weakref.WeakKeyDictionary()
         self._is_entered = False
         self._entries = 0
         self._has_warned: set[str] = set()
         self._was_refused = False  # the budget does not hold what is there now
-        self._seen: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()
+        # What took part, and its state when it was counted after a step.
+        self._seen: "weakref.WeakKeyDictionary[torch.optim.Optimizer, tuple[int, int] | None]" = weakref.WeakKeyDictionary()
         self._versions: int | None = None
         self._has_stepped = False  # an optimizer of torch's, since the last entry
         self._is_stepping = False  # one is in the middle of it, as L-BFGS when it calls its closure
@@ -436,7 +436,7 @@ class Session:
         """Before its step: what it has of earlier steps, if this session has not seen one."""
         if not optimizer.state or (optimizer in self._seen and not self._was_refused):
             return
-        self._seen.add(optimizer)
+        self._seen.setdefault(optimizer)
         try:
             self._own()
         except StateError:  # another thread has closed it meanwhile
@@ -456,9 +456,8 @@ class Session:
     def _has_updated(self, optimizer: torch.optim.Optimizer) -> None:
         """Its step has succeeded: its state counts from now on."""
         states = _states_print([optimizer])
-        if not self._is_closed and (self._was_refused or self._states.get(optimizer) != states):
-            self._seen.add(optimizer)
-            self._states[optimizer] = states
+        if not self._is_closed and (self._was_refused or self._seen.get(optimizer) != states):
+            self._seen[optimizer] = states
             # Closed meanwhile; or a budget does not hold what is there now: the parameters have changed already, so that is
             # for the next entry to say.
             try:
