@@ -26,7 +26,7 @@ def known(plain: Event, other: Event) -> str:
     left, right = _text(plain), _text(other)
     if plain[1:2] == ("CheckpointError",) and RECOMPUTED_OTHERWISE in str(plain[2]) and not right:
         return "detached_leaf_in_a_checkpoint"  # gone when the checkpoint runs again; as below
-    if left.startswith(DETACHED) and not right.startswith(DETACHED):
+    if left.startswith(DETACHED) and not right.startswith(DETACHED[0]):
         return "detached_in_place"  # the tensor is gone, and nothing else knows: Spillway goes on
     if right.startswith(DETACHED) and not left:
         return "detached_where_plain_looks"  # Python and Functions are given the detached one: Spillway stops
