@@ -12,6 +12,7 @@ OF_VIEWS = (BASE_WRITTEN, "INTERNAL ASSERT", "A view was created in no_grad mode
 DETACHED = ("Trying to use a saved tensor that has been detached in-place",
             "none of output has requires_grad=True")
 WANTS_GRADIENT_SINCE = "was set to require a gradient after an operator saved it"
+ANOTHER_SHAPE = "but expected shape compatible with"
 RECOMPUTED_OTHERWISE = "torch.utils.checkpoint: A different number of tensors was saved"
 _TENSOR = re.compile(r"inplace operation: \[.*?\](?=,? (?:which|is at))(?:, which is output \d+ of [^,]*,)?")
 Event = tuple[object, ...]
@@ -34,6 +35,8 @@ def known(plain: Event, other: Event) -> str:
         return "saved_view_of_a_written_base"  # under any hooks torch asks for its node, which there is none
     if WANTS_GRADIENT_SINCE in right and not left:
         return "requires_grad_after_the_save"  # a node's metadata is that of the save: Spillway stops
+    if (ANOTHER_SHAPE in right and not left) or (ANOTHER_SHAPE in left and not right):
+        return "shape_of_a_leaf_in_a_checkpoint"  # hooks and plain autograd keep the leaf's node, with its shape, for another time
     if not left or not right:
         return ""  # only one of them refuses
     if BASE_WRITTEN in right or (WRITTEN in right and any(words in left for words in OF_VIEWS)):
