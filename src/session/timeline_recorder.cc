@@ -11,19 +11,6 @@
 
 namespace spillway {
 
-namespace {
-
-std::size_t entries_of(Timeline const& step) {
-    return step.spans.size() + step.memory.size() + step.marks.size();
-}
-
-template <typename Entry>
-void append(std::vector<Entry>& to, std::vector<Entry> const& from) {
-    to.insert(to.end(), from.begin(), from.end());
-}
-
-}  // namespace
-
 Result<void> TimelineRecorder::open(std::string const& path) {
     path_ = path;
     file_.open(path, std::ios::trunc);
@@ -46,7 +33,7 @@ bool TimelineRecorder::has_room() {
         );
     }
     while (entries_ >= most_entries_ && steps_.size() > 1) {
-        entries_ -= entries_of(steps_.front());
+        entries_ -= steps_.front().entries();
         steps_.pop_front();
     }
     bool const has_room = entries_ < most_entries_;
@@ -54,9 +41,10 @@ bool TimelineRecorder::has_room() {
     return has_room;
 }
 
-void TimelineRecorder::mark(std::string what) {
+void TimelineRecorder::mark(std::string const& what) {
     if (has_room()) {
-        now().marks.push_back({steady_now_ns() - opened_ns_, std::move(what)});
+        now().marked_ns.push_back(steady_now_ns() - opened_ns_);
+        now().marks.emplace_back(what);
     }
 }
 
@@ -64,6 +52,8 @@ void TimelineRecorder::moved(Span span, Interval time) {
     if (has_room()) {
         span.start_ns = time.start_ns - opened_ns_;
         span.end_ns = time.end_ns - opened_ns_;
+        now().texts.emplace_back(span.text);
+        span.text = {};
         now().spans.push_back(std::move(span));
     }
 }
@@ -85,10 +75,15 @@ void TimelineRecorder::used(Pool pool, std::int64_t used_bytes) {
 
 Timeline TimelineRecorder::timeline() const {
     Timeline all;
-    for (Timeline const& step : steps_) {
-        append(all.spans, step.spans);
-        append(all.memory, step.memory);
-        append(all.marks, step.marks);
+    for (Step const& step : steps_) {
+        for (std::size_t i = 0; i < step.spans.size(); ++i) {
+            all.spans.push_back(step.spans[i]);
+            all.spans.back().text = step.texts[i];
+        }
+        all.memory.insert(all.memory.end(), step.memory.begin(), step.memory.end());
+        for (std::size_t i = 0; i < step.marks.size(); ++i) {
+            all.marks.push_back({step.marked_ns[i], std::string(step.marks[i])});
+        }
     }
     return lined_up(std::move(all));
 }
