@@ -3,6 +3,7 @@
 """Which saved tensor is the output of the very node that saves it: Functions that record a graph in their forward or write
 views in place, and tensors of another thread, whose nodes have the same numbers."""
 
+import functools
 import threading
 import unittest
 from collections.abc import Callable
@@ -102,7 +103,8 @@ class OwnOutput(same_bits.Case):
     def test_what_a_function_writes_in_place(self) -> None:
         """Another storage given to it since is not what was saved."""
         views: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-            "itself": lambda y: y, "a view": lambda y: y.view(-1), "a part": lambda y: y[1:], "a view of a view": lambda y: y.t()[2:]}
+            "itself": lambda y: y, "a view": lambda y: y.view(-1), "a part": lambda y: y[1:], "a view of a view": lambda y: y.t()[2:],
+            "twenty views": lambda y: functools.reduce(lambda view, _: view.t()[1:], range(20), y)}
         for name, view in views.items():
             for several in (False, True) if name == "itself" else (False,):  # torch takes one view alone
                 def run(view: Callable[[torch.Tensor], torch.Tensor] = view, several: bool = several) -> torch.Tensor:

@@ -8,6 +8,7 @@
 
 #include <c10/core/InferenceMode.h>
 #include <c10/core/Storage.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -41,6 +42,23 @@ c10::intrusive_ptr<c10::TensorImpl> like(c10::TensorImpl const& from, More&&... 
 
 at::Tensor alias_of(at::Tensor const& tensor) {
     return at::Tensor(like<c10::TensorImpl>(*tensor.unsafeGetTensorImpl()));
+}
+
+bool is_of_python(at::Tensor const& tensor) {
+    return tensor.key_set().has(c10::DispatchKey::Python);
+}
+
+at::Tensor shallow_copy(at::Tensor const& tensor, c10::VariableVersion const& version) {
+    return at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(version, false));
+}
+
+at::Tensor detached(at::Tensor const& tensor, c10::VariableVersion const& version) {
+    std::optional<c10::impl::ExcludeDispatchKeyGuard> without_modes;
+    if (!is_of_python(tensor)) {
+        without_modes.emplace(c10::DispatchKeySet{
+            c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot});
+    }
+    return shallow_copy(tensor, version);
 }
 
 /// A tensor that tells, when its last user has let go of it, whether it is still what it was.

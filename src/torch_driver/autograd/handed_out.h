@@ -23,6 +23,18 @@ namespace spillway {
 /// Python object; also in inference mode. For strided tensors without further dispatch keys.
 [[nodiscard]] at::Tensor alias_of(at::Tensor const& tensor);
 
+/// Its operators are Python code: a wrapper subclass.
+[[nodiscard]] bool is_of_python(at::Tensor const& tensor);
+
+/// A tensor of any kind without its graph, as `detach` makes it, also for modes and subclasses.
+[[nodiscard]] at::Tensor shallow_copy(
+    at::Tensor const& tensor, c10::VariableVersion const& version
+);
+
+/// The same, which no TorchDispatchMode sees: it might return other values. Of a wrapper subclass
+/// its Python code makes the copy.
+[[nodiscard]] at::Tensor detached(at::Tensor const& tensor, c10::VariableVersion const& version);
+
 /// What became of one saved tensor outside.
 ///
 /// Thread  any

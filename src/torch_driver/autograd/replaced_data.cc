@@ -54,8 +54,7 @@ HandedOuts report(at::Tensor const& tensor, c10::TensorImpl const* saved) {
         return handed_out;
     }
     // Made without a lock: of a wrapper subclass that runs Python, which may assign `.data` itself.
-    c10::TensorImpl const& impl = *tensor.unsafeGetTensorImpl();
-    at::Tensor const now(impl.shallow_copy_and_detach(impl.version_counter(), false));
+    at::Tensor const now = detached(tensor, tensor.unsafeGetTensorImpl()->version_counter());
     std::vector<at::Tensor> ended;  // goes after the lock: freeing runs foreign code
     std::lock_guard const lock(watchers().mutex);
     for (SavedTensors* const watcher : watchers().all) {

@@ -16,6 +16,7 @@
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/tensor.h>
@@ -62,9 +63,6 @@ bool is_copy_slices(torch::autograd::Node const& node) {
     return typeid(node) == typeid(torch::autograd::CopySlices);
 }
 
-/// Of one view; more than a chain of views in a program has.
-constexpr int kMostViewNodes = 16;
-
 /// The number of the CopySlices that wrote `tensor`, a view, in place; 0: it is none that was
 /// written. Torch makes the nodes of the written view anew, in one go, right after it made that
 /// one; those of other views of the base later.
@@ -74,9 +72,10 @@ std::uint64_t number_of_writer(at::Tensor const& tensor) {
         return 0;
     }
     torch::autograd::Node const* node = meta->grad_fn_.get();
-    for (int step = 0; step < kMostViewNodes && node->num_outputs() == 1; ++step) {
+    while (node->num_outputs() == 1) {
         torch::autograd::Node const* const before = node->next_edge(0).function.get();
-        if (before == nullptr || before->sequence_nr() + 1 != node->sequence_nr()) {
+        if (before == nullptr || before->sequence_nr() + 1 != node->sequence_nr() ||
+            before->thread_id() != node->thread_id()) {
             return 0;
         }
         if (is_copy_slices(*before)) {
@@ -111,13 +110,17 @@ SavedHook::~SavedHook() {
     }
 }
 
-void SavedHook::call_pack_hook(at::Tensor const& tensor) {
-    version_ = torch::autograd::impl::version_counter(tensor);
+void SavedHook::call_pack_hook(at::Tensor const& given) {
+    version_ = torch::autograd::impl::version_counter(given);
     saved_version_ = version_.current_version();
-    kept_ = at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(version_, false));
-    made_by_ = made_by(tensor);
-    origin_ = origin_of(tensor);
+    made_by_ = made_by(given);
+    origin_ = origin_of(given);
     is_output_ = is_saved_by_its_maker(origin_);
+    // Of a node's own output plain autograd keeps a copy, which a TorchDispatchMode sees made, and
+    // may make otherwise; of others the tensor itself.
+    bool const is_made_by_mode = is_output_ && c10::impl::TorchDispatchModeTLS::any_modes_set();
+    at::Tensor const made = is_made_by_mode ? shallow_copy(given, version_) : at::Tensor();
+    at::Tensor const& tensor = is_made_by_mode ? made : given;
     writer_number_ = is_output_ ? 0 : number_of_writer(tensor);
     node_number_ = at::sequence_number::peek() - 1;
     if (!is_output_) {
@@ -126,10 +129,12 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
     if (tensor.has_storage()) {
         storage_ = tensor.storage().getWeakStorageImpl();
     }
-    is_wrapped_ = torch_will_wrap(tensor);
+    is_wrapped_ = torch_will_wrap(given);
     bool const has_attributes = !is_output_ && has_python_attributes(tensor);
     bool const is_plain = session_->saved_tensors().eligibility().is_plain(tensor);
     is_kept_whole_ = !is_output_ && (is_python_subclass(tensor) || (has_attributes && !is_plain));
+    bool const is_python_leaf = origin_.node == nullptr && is_of_python(tensor);
+    kept_ = is_kept_whole_ || is_python_leaf ? tensor : detached(tensor, version_);
     if (is_kept_whole_) {
         session_->pass();
         session_->saved_tensors().log_kept_whole(*this, tensor);
@@ -140,7 +145,7 @@ void SavedHook::call_pack_hook(at::Tensor const& tensor) {
         attributes_ = without_bytes(geometry_of(tensor), tensor.device());
         copy_python_state(tensor, attributes_);
     }
-    if (is_kept_whole_ || (!value_.valid() && origin_.node == nullptr)) {
+    if (!value_.valid() && origin_.node == nullptr) {
         kept_ = tensor;
     } else if (!value_.valid() && !is_output_) {
         session_->saved_tensors().list_passed(*this);
@@ -255,8 +260,8 @@ bool SavedHook::is_output_of_node_that_runs() const {
         return false;
     }
     torch::autograd::Node const& node = *running;
-    if (is_copy_slices(node
-        )) {  // the node that saved runs inside; the base that it writes is no output
+    // The node that saved runs inside it; the base that it writes is no output.
+    if (is_copy_slices(node)) {
         return writer_number_ != 0 && writer_number_ == node.sequence_nr() &&
                origin_.thread == node.thread_id();
     }

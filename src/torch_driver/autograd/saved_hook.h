@@ -33,7 +33,7 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     explicit SavedHook(std::shared_ptr<TorchSession> session);
     ~SavedHook() override;
 
-    void call_pack_hook(at::Tensor const& tensor) override;
+    void call_pack_hook(at::Tensor const& given) override;
 
     /// Fails   with torch's own words when the tensor was written in place since it was saved; with
     ///         the tier's error when its bytes cannot be brought back
