@@ -175,6 +175,37 @@ class Threads(Case):
             self.assertGreater(moved, 0)
         self.assertEqual(len(ends), 2)
 
+    def test_a_session_that_only_a_graph_is_left_of_takes_nothing_of_another_ones(self):
+        """As with two models in turn: both forwards, then each one's backward and step."""
+        large, small = torch.nn.Linear(1024, 1024), torch.nn.Linear(64, 64)
+        adam = torch.optim.Adam(large.parameters())
+        of_large, of_small = self.open(large, "64MiB"), self.open(small, "8MiB")
+        with of_large:
+            loss = large(torch.ones(8, 1024)).square().mean()
+        with of_small:
+            other = small(torch.ones(64, 64)).square().mean()
+        temporary = []
+        large.bias.register_hook(lambda _: temporary.append(torch.empty(24 << 20, dtype=torch.uint8)))
+        loss.backward()
+        self.assertGreater(of_large.report()["device_bytes"], 24 << 20)
+        temporary.clear()
+        adam.step()  # 8 MiB of state
+        self.assertGreater(of_large.report()["device_bytes"], 15 << 20)
+        self.assertLess(of_small.report()["device_peak_bytes"], MEBI)
+        other.backward()
+
+    def test_a_backward_has_its_own_budget_beside_the_graph_of_a_larger_one(self):
+        model = torch.nn.Linear(64, 64)
+        small, large = self.open(model, "8MiB"), self.open(torch.nn.Linear(1, 1), "64MiB")
+        with small:
+            loss = model(torch.ones(64, 64)).square().mean()
+        with large:
+            other = torch.ones(64, requires_grad=True).sin().exp().sum()
+        model.bias.register_hook(lambda _: torch.empty(24 << 20, dtype=torch.uint8))
+        with self.assertRaises(torch.OutOfMemoryError):
+            loss.backward()
+        other.backward()
+
     def test_data_loader_with_worker_processes(self):
         rows = torch.utils.data.TensorDataset(noise(2 * ROWS, WIDTH))
 

@@ -170,9 +170,11 @@ std::shared_ptr<TorchSession> of_this_thread(std::shared_ptr<TorchSession> const
 
 std::shared_ptr<TorchSession> capped_on_this_thread(std::shared_ptr<TorchSession> const& session) {
     std::shared_ptr<TorchSession> here = of_this_thread(session);
-    bool const is_host = session->device()->is_host();
-    if (is_host && session_of_this_thread() == nullptr) {
+    std::shared_ptr<TorchSession> const other = session_of_this_thread();
+    if (other == nullptr && session->device()->is_host()) {
         thread_sessions().enter(here);
+    } else if (other != nullptr && other.get() != session.get() && !other->use().is_in_use() && session->device()->is_host()) {
+        thread_sessions().put_innermost(here);  // of the other one a graph alone is left
     }
     return here;
 }

@@ -36,7 +36,7 @@ void allocate_from(std::shared_ptr<TorchSession> const& session, bool whole_proc
 );
 
 /// As long as what is returned lives, the calling thread's CPU allocations come from `session`,
-/// where they do not come from one already, and its device is the CPU.
+/// where they do not come from one that is in use already, and its device is the CPU.
 [[nodiscard]] std::shared_ptr<TorchSession> capped_on_this_thread(
     std::shared_ptr<TorchSession> const& session
 );

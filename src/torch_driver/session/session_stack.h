@@ -37,6 +37,16 @@ class SessionStack {
         sessions_.push_back(session);
     }
 
+    /// `session` is the innermost for a use of its own, such as an optimizer's step: inside none,
+    /// and no other one lapses.
+    void put_innermost(std::shared_ptr<TorchSession> const& session) {
+        std::erase_if(sessions_, [&](auto const& weak) {
+            std::shared_ptr<TorchSession> const other = weak.lock();
+            return other == nullptr || other == session;
+        });
+        sessions_.push_back(session);
+    }
+
     /// As it was entered, while what was passed then lives; else null.
     [[nodiscard]] std::shared_ptr<TorchSession> find(TorchSession const& session) const {
         for (auto const& weak : sessions_) {
