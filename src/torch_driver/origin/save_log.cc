@@ -25,7 +25,7 @@ bool is_in(std::string const& place, std::string const& module) {
 std::string why(Save const& save) {
     switch (save.stay) {
         case Stay::may_leave:
-            return "kept: the budget did not ask for it";
+            return "kept: it fits in the budget";
         case Stay::no_plain_tensor:
             return "kept: not a plain strided tensor";
         case Stay::python_class:
