@@ -58,8 +58,10 @@ def _size(option: str, size: Any) -> str | None:
     if isinstance(size, float) and not math.isfinite(size):
         raise OptionError(option, f"{size!r} is not a number of bytes; write a text like '16GiB' or '80%'")
     if isinstance(size, float):
-        raise OptionError(option, f"{size!r} is neither bytes nor a share; write '{size:.0%}' for a share" if 0 < size <= 1
-                          else f"{size!r} is not a number of bytes; write {size:.0f}, or a text like '16GiB' or '80%'")
+        if not size.is_integer() or size == 1:
+            raise OptionError(option, f"{size!r} is neither bytes nor a share; write '{size:.0%}' for a share" if 0 < size <= 1
+                              else f"{size!r} is not a number of bytes; write {size:.0f}, or a text like '16GiB' or '80%'")
+        size = int(size)  # 1e9
     if not isinstance(size, (bool, str, type(None))):
         with contextlib.suppress(TypeError):
             size = operator.index(size)  # numpy's integers, too

@@ -155,5 +155,6 @@ def _after(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict
         session._seen.setdefault(optimizer)  # its state counts from the next entry on, also where another session takes part
     for session in _take_part(that_train):
         session._has_updated(optimizer)
+        session._warn_if_steps_are_outside()
     if isinstance(args, _Arguments):
         args.end()

@@ -30,6 +30,8 @@ def _error_of(words: str) -> Error:
     try:
         refusal = json.loads(words)
     except ValueError:
+        refusal = None
+    if not isinstance(refusal, dict):
         return Error(words)
     if refusal["code"] == "state":
         return StateError(refusal["why"])
@@ -95,30 +97,28 @@ def _named_states(state: object) -> Iterator[tuple[str, object]]:
         yield "of no parameter", state
 
 
-def _states_print(optimizers: Iterable[torch.optim.Optimizer]) -> tuple[int, int]:
-    """The number of values in their states, and their addresses: a state that is loaded has other tensors."""
-    count = addresses = 0
+def _state_tensors(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[torch.Tensor]:
     for optimizer in optimizers:
         for state in optimizer.state.values():
-            for _, value in _named_states(state):
-                count += len(value) if isinstance(value, list) else 1
-                addresses += sum(map(_address, _tensors(value)))
-    return count, addresses
+            yield from _tensors(state)
 
 
 def _tensors(value: object) -> Iterator[torch.Tensor]:
-    """In lists, too: L-BFGS keeps its history in them."""
+    """In lists and mappings, too: L-BFGS keeps its history in a list."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _tensors(each)
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _tensors(each)
 
 
-def _address(tensor: torch.Tensor | None) -> int:
-    """Its address and size as one number, or its identity if it has no single address."""
-    return 0 if tensor is None else sum(part.data_ptr() + part.nbytes if part.layout is torch.strided else id(part)
-                                        for part in _parts(tensor))
+def _fingerprint(tensors: Iterable[torch.Tensor | None]) -> int:
+    """Another number once one of them has other bytes: by address and size, or by identity if it has no single address."""
+    return hash(tuple((part.data_ptr(), part.nbytes) if part.layout is torch.strided else id(part)
+                      for tensor in tensors for part in _parts(tensor)))
 
 
 def _check_types(model: object, optimizers: list[Any]) -> None:
@@ -176,8 +176,8 @@ class Session:
         nvme_budget: most bytes to use in nvme; a share is of its free space [nine tenths of the free space].
         nvme_allow_tmpfs: allow nvme to be on a file system in memory (tmpfs) [False].
         nvme_rate: limit nvme to this many bytes a second each way, to imitate a slower drive or link [as fast as it is].
-        policy: decides which saved tensors leave the device, and when: "online" (what leaves is chosen as it runs);
-            "keep_all" (nothing leaves); with lossy: "qpo" (what layers read leaves at once, in 4 or 8 bits) ["online"].
+        policy: decides which saved tensors leave the device, and when: "online" (chooses at run time what to move);
+            "keep_all" (moves nothing); with lossy: "qpo" (moves layer inputs at once, in 4 or 8 bits) ["online"].
         min_tensor_bytes: saved tensors smaller than this stay on the device [64 KiB].
         lossy: allow codecs that lose precision; without it they are refused [False].
         codec: codecs in place of the policy's, separated by commas: "affine4", "attention=affine8:group=64" for one
@@ -185,7 +185,7 @@ class Session:
             Or a mapping: {"attention": "affine8:group=64"}.
         nonfinite: what to do with tensors that hold NaN or infinity when a codec cannot restore these: "keep" (store
             them as they are) or "refuse" (stop the step that needs one) ["keep"].
-        rounding_seed: seed of stochastic rounding; runs with the same seed round alike [from torch's CPU seed, the rank,
+        rounding_seed: seed of stochastic rounding; runs with the same seed round identically [from torch's CPU seed, the rank,
             and the number of sessions opened before].
         record_events: file to write the session's events and commands to [none].
         flight_record: file to write the last steps' events and commands to when a step fails [none].
@@ -229,10 +229,11 @@ class Session:
         self._last_owned: tuple[int, ...] | None = None
         self._is_entered = False
         self._entries = 0
+        self._steps_before_entry = 0  # of optimizers
         self._has_warned: set[str] = set()
         self._was_refused = False  # the budget does not hold what is there now
         # What took part, and its state when it was counted after a step.
-        self._seen: "weakref.WeakKeyDictionary[torch.optim.Optimizer, tuple[int, int] | None]" = weakref.WeakKeyDictionary()
+        self._seen: "weakref.WeakKeyDictionary[torch.optim.Optimizer, int | None]" = weakref.WeakKeyDictionary()
         self._versions: int | None = None
         self._has_stepped = False  # an optimizer of torch's, since the last entry
         self._is_stepping = False  # one is in the middle of it, as L-BFGS when it calls its closure
@@ -280,10 +281,17 @@ class Session:
         """Enters the session: it may move what autograd saves from now on. `with session:` calls this."""
         self._warn_of_unseen_updates()
         self._own()
-        _call(self._runtime.start, list(filter(_update.is_plain, self._model.parameters())))
-        self._is_entered = True
-        self._last_use = _update.next_use()
-        self._entries += 1
+        parameters = list(filter(_update.is_plain, self._model.parameters()))
+        try:
+            _call(self._runtime.start, parameters)
+            self._is_entered = True
+            self._last_use = _update.next_use()
+            self._entries += 1
+        except BaseException as error:
+            if not isinstance(error, Error):  # Ctrl-C or a signal's, maybe after it was entered: nobody would leave it
+                with contextlib.suppress(Error):
+                    self._leave(by_error=True)
+            raise
 
     def stop(self) -> None:
         """Leaves the session: what autograd saves from now on is not moved."""
@@ -383,7 +391,7 @@ class Session:
             return
         # The error in flight is the user's to see. What was entered in this `with` and not left is left first.
         for session in [*_update.entered_since(self), self]:
-            with contextlib.suppress(StateError):
+            with contextlib.suppress(Error):
                 session._leave(by_error=True)
 
     def __del__(self) -> None:
@@ -391,15 +399,21 @@ class Session:
             self._is_dying = True
             self._warn_of_nothing_recorded()
 
+    def _warn_if_steps_are_outside(self) -> None:
+        """After an optimizer's step: one before the first entry may be a warm-up."""
+        self._steps_before_entry += self._entries == 0
+        if self._entries == 0 and self._steps_before_entry == 2:
+            self._warn_of_nothing_recorded(at_opening=True)
+
     def __reduce_ex__(self, protocol: object) -> Any:
         raise StateError("a session cannot be copied or pickled, since it is of this process and of this model; leave it "
                          "out of what is copied (`__deepcopy__`, `__getstate__`), and open one for the copy")
 
-    def _warn(self, what: str, words: str) -> None:
+    def _warn(self, what: str, words: str, *, at_opening: bool = False) -> None:
         """Warns once per session."""
         if what not in self._has_warned:
             self._has_warned.add(what)
-            if self._is_dying:  # wherever it was let go of: what tells is where it was opened
+            if self._is_dying or at_opening:  # points at the line that opened it, not at the one that let go of it
                 warnings.warn_explicit(words, SpillwayWarning, *self._opened_at)
             else:
                 warnings.warn(words, SpillwayWarning, stacklevel=_levels_to_the_caller())
@@ -419,14 +433,15 @@ class Session:
         if report["saved_tensors"] == 0 and self.last_refusal is None:
             self._warn_of_nothing_recorded()
 
-    def _warn_of_nothing_recorded(self) -> None:
+    def _warn_of_nothing_recorded(self, *, at_opening: bool = False) -> None:
         if self._entries == 0:
             why = "it was opened and never entered; run the forward in `with session:`"
         else:
             why = ("it was entered, but autograd saved nothing in it on the thread that entered it; run the forward on that "
                    "thread, inside the `with`, not under no_grad or inference_mode, and not inside another session or "
                    "other saved-tensor hooks, which take what is saved")
-        self._warn("nothing", f"this Spillway session has recorded nothing, so nothing moves and little is counted: {why}")
+        self._warn("nothing", f"this Spillway session has recorded nothing, so nothing moves and little is counted: {why}",
+                   at_opening=at_opening)
 
     def _share_of(self, parameters: set[int]) -> set[int]:
         """Which of `parameters`, by identity, its model has."""
@@ -455,8 +470,10 @@ class Session:
 
     def _has_updated(self, optimizer: torch.optim.Optimizer) -> None:
         """Its step has succeeded: its state counts from now on."""
-        states = _states_print([optimizer])
-        if not self._is_closed and (self._was_refused or self._seen.get(optimizer) != states):
+        if self._is_closed:
+            return
+        states = _fingerprint(_state_tensors([optimizer]))
+        if self._was_refused or self._seen.get(optimizer) != states:
             self._seen[optimizer] = states
             # Closed meanwhile; or a budget does not hold what is there now: the parameters have changed already, so that is
             # for the next entry to say.
@@ -494,10 +511,8 @@ class Session:
     def _own(self) -> None:
         """Passes the tensors that are never moved to the runtime, if they have changed."""
         parameters = list(self._model.parameters())
-        now = (sum(_address(parameter) for parameter in parameters),
-               sum(_address(parameter.grad) for parameter in parameters),
-               sum(_address(buffer) for buffer in self._model.buffers()),
-               *_states_print(self._all_optimizers()))
+        now = tuple(map(_fingerprint, (parameters, [parameter.grad for parameter in parameters], self._model.buffers(),
+                                       _state_tensors(self._all_optimizers()))))
         if now == self._last_owned:
             return
         owned = list(_owned(self._model, self._all_optimizers()))

@@ -7,6 +7,7 @@ import os
 import sys
 import unittest
 import warnings
+from unittest import mock
 
 import spillway
 import torch
@@ -78,6 +79,15 @@ class ErrorsInTheWith(same_bits.Case):
         self.assertIn("saved tensors", session.explain("\udcff"))
         with self.assertRaisesRegex(spillway.OptionError, "file: the path .* not UTF-8"):
             session.timeline(f"{odd}/file")
+
+    def test_an_interrupt_just_after_entering_leaves_the_session(self):
+        session = self.open(model(1), "8MiB")
+        with mock.patch("spillway._update.next_use", side_effect=[KeyboardInterrupt, 1, 2, 3]), \
+                self.assertRaises(KeyboardInterrupt), session:
+            self.fail("it was interrupted before")
+        with session:
+            loss_of(session._model).backward()
+        session.close()
 
 
 if __name__ == "__main__":

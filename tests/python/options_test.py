@@ -167,7 +167,7 @@ class Options(same_bits.Case):
 
     def test_what_needs_a_folder_says_so(self):
         for option in ("nvme_budget", "nvme_rate"):
-            self.refused(f"{option}: it needs nvme=, which is not given", nvme=None, **{option: "1GiB"})
+            self.refused(f"{option}: it needs nvme=, which is not set", nvme=None, **{option: "1GiB"})
 
 
 if __name__ == "__main__":

@@ -54,8 +54,29 @@ class Owned(same_bits.Case):
         net.late = torch.zeros(1)
         self.assertLess(owned_after_a_step("buffer"), 4096)
         before = owned_after_a_step("optimizer_state")
-        adam.load_state_dict(adam.state_dict())
-        self.assertEqual(owned_after_a_step("optimizer_state"), before)
+        twin = torch.nn.Linear(WIDTH, WIDTH)
+        twin.weight.grad, twin.bias.grad = torch.ones(WIDTH, WIDTH), torch.ones(WIDTH)
+        larger = torch.optim.AdamW(twin.parameters(), amsgrad=True)
+        larger.step()
+        adam.load_state_dict(larger.state_dict())  # three tensors a parameter, where there were two
+        self.assertAlmostEqual(owned_after_a_step("optimizer_state"), before * 3 / 2, delta=8192)
+
+    def test_states_inside_states_count(self):
+        class Nested(torch.optim.SGD):
+            def step(self, closure=None):
+                super().step(closure)
+                for parameter in self.param_groups[0]["params"]:
+                    self.state[parameter].setdefault("inner", {"sums": [torch.zeros_like(parameter)]})
+
+        net = torch.nn.Linear(WIDTH, WIDTH, bias=False)
+        sgd = Nested(net.parameters(), lr=0.1)
+        session = self.open(net, "64MiB")
+        with session:
+            net(torch.ones(1, WIDTH)).sum().backward()
+        sgd.step()
+        with session:
+            pass
+        self.assertEqual(session._runtime.owned_bytes()["optimizer_state"], net.weight.nbytes)
 
     def test_parameters_can_be_swapped_while_a_session_is_open(self):
         """As torch converts and loads them under this setting, and those of wrapper subclasses always."""

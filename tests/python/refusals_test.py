@@ -55,7 +55,7 @@ class Refusals(Train):
             self.refused(spillway.OptionError, f"device_budget: '{large}' is too large; a size is at most 9 EB", self.open, net,
                          large)
         self.open(net, "1PiB", host_budget=0).close()  # to measure: more than training can take
-        self.refused(spillway.BudgetError, "nvme_budget: it needs nvme=, which is not given", self.open, net, nvme=None,
+        self.refused(spillway.BudgetError, "nvme_budget: it needs nvme=, which is not set", self.open, net, nvme=None,
                      nvme_budget="1GiB")
         nothing = self.refused(spillway.OptionError, "nvme_budget: '0' must be greater than 0", self.open, net, nvme_budget=0)
         self.assertNotIsInstance(nothing, torch.OutOfMemoryError, "a smaller batch would not help")

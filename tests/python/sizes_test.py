@@ -16,7 +16,7 @@ from layers import WIDTH, loss_of, model
 class Sizes(same_bits.Case):
     def test_what_is_no_budget_is_refused_in_one_clear_line(self):
         for budget, words in ((None, "such as '16GiB'"), (0, "such as '16GiB'"), ("", "such as '16GiB'"),
-                              ("0", "such as '16GiB'"), (0.5, "write '50%'"), (1e9, "write 1000000000"),
+                              ("0", "such as '16GiB'"), (0.5, "write '50%'"), (1.0, "write '100%'"), (1e9 + 0.5, "write 1000000000"),
                               (True, "got True"), ("120%", "at most 100%"), ("8 apples", "not a size")):
             with self.subTest(budget=budget), self.assertRaises(spillway.OptionError) as refused:
                 self.open(model(1), budget)
@@ -30,6 +30,10 @@ class Sizes(same_bits.Case):
                 expected = 8_000_000_000 if "b" in text.lower() and "i" not in text.lower() else 8 << 30
                 self.assertAlmostEqual(session.report()["device_limit_bytes"], expected, delta=1 << 12)
                 session.close()
+
+    def test_whole_floats_are_bytes(self):
+        session = self.open(model(1), 1e9)
+        self.assertAlmostEqual(session.report()["device_limit_bytes"], 1_000_000_000, delta=1 << 12)
 
     def test_a_home_folder(self):
         with mock.patch.dict(os.environ, {"HOME": self.folder}):

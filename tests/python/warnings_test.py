@@ -32,6 +32,14 @@ class Warned(same_bits.Case):
             session.report()
             session.close()
 
+        def steps_outside() -> None:
+            session = self.open(net, "8MiB")
+            sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+            for _ in range(3):
+                loss_of(net).backward()
+                sgd.step()
+            self.assertIn("nothing", session._has_warned)  # before it is closed
+
         def dropped() -> None:
             spillway.session(net, device_budget="8MiB", nvme=self.folder)
 
@@ -41,7 +49,7 @@ class Warned(same_bits.Case):
                 loss_of(net)
             session.close()
 
-        for body, words in ((never_entered, "never entered"), (dropped, "never entered"),
+        for body, words in ((never_entered, "never entered"), (steps_outside, "never entered"), (dropped, "never entered"),
                             (without_grad, "autograd saved nothing")):
             with self.subTest(body.__name__):
                 said = self.warnings_of(body)
