@@ -70,6 +70,7 @@ function(spillway_compile_tests target deps libs)
   spillway_link(${target} PRIVATE "${deps}" "${libs};gtest;threads")
   target_compile_definitions(${target} PRIVATE
     SPILLWAY_SOURCE_DIR="${CMAKE_SOURCE_DIR}" SPILLWAY_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
   if(SPILLWAY_SANITIZE MATCHES "undefined")
     target_compile_options(${target} PRIVATE -fno-sanitize=undefined)
   endif()

@@ -28,8 +28,9 @@ if [[ $preset =~ ^(torch|gpu|mutants|asan)$ ]]; then
     # shellcheck disable=SC2086  # no version is no argument
     python=$(tools/setup.sh torch $torch)
     options=("-DSPILLWAY_PYTHON=$python")
-    # Another torch than the default one is there for its tests; which headers a file names, that one sees.
-    [[ -n $torch ]] && options+=(-DSPILLWAY_TORCH_PCH=ALL)
+    # Another torch than the default one is there for its tests; which headers a file names, that one sees. Several
+    # files are compiled as one there, as `pip install .` does it, so that this is tested as well.
+    [[ -n $torch ]] && options+=(-DSPILLWAY_TORCH_PCH=ALL -DCMAKE_UNITY_BUILD=ON)
 fi
 
 mkdir -p "$folder"
