@@ -60,7 +60,7 @@ int main(int count, char** words) {
     );
     train.footer(
         "Example: spillway train --device-budget 700MiB --nvme /scratch --steps 50\n"
-        "Exit codes: 0 done, 1 failed, 2 a value that cannot be used, 130 after Ctrl-C"
+        "Exit codes: 0 done, 1 failed, 2 an invalid value, 130 after Ctrl-C"
     );
     CLI::App& replay =
         *app.add_subcommand("replay", "Replays a recorded run and compares the commands");

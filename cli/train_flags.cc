@@ -173,7 +173,12 @@ void add_training(CLI::App& app, TrainOptions& options) {
     group.fraction("--weight-decay", options.weight_decay, "AdamW's, on matrices", {0.0, 1e3});
     group.fraction("--beta1", options.beta1, "AdamW's", {0.0, 1.0, true});
     group.fraction("--beta2", options.beta2, "AdamW's", {0.0, 1.0, true});
-    group.fraction("--clip", options.clip, "most the gradients' norm may be; 0: any", {0.0, 1e9});
+    group.fraction(
+        "--clip",
+        options.clip,
+        "largest norm of the gradients, which are clipped to it; 0: no limit",
+        {0.0, 1e9}
+    );
     group.choice("--precision", options.precision, "bf16 is autocast", {"fp32", "bf16"});
     group.whole(
         "--threads",
@@ -279,7 +284,7 @@ void add_output(CLI::App& app, TrainOptions& options) {
     group.word(
         "--resume",
         options.resume,
-        "checkpoint to go on from, to the last bit; pass the same model flags",
+        "checkpoint to resume from, bit for bit; pass the same model flags",
         "DIR",
         "none"
     );

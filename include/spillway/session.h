@@ -63,11 +63,11 @@ class BadOption : public std::invalid_argument {
 ///         the destruction. A GPU is opened before torch is asked anything about CUDA: before the
 ///         process's first backward.
 /// Thread  not thread-safe; open, record and start backward on one thread (its backward included)
-/// Errors  BadOption for options that cannot be; std::runtime_error for a torch that this build is
-///         not for. Inside torch calls a cap that cannot be met is a c10::OutOfMemoryError whose
-///         first line says who asked for how many bytes, what is in use, what is needed, and why no
-///         room can be made; a failed or corrupt reload is a c10::Error that names tensor, tier,
-///         file and offset
+/// Errors  BadOption for invalid options; std::runtime_error where the library was built for
+///         another version of torch. Inside torch calls a cap that cannot be met is a
+///         c10::OutOfMemoryError whose first line says who asked for how many bytes, what is in
+///         use, what is needed, and why no room can be made; a failed or corrupt reload is a
+///         c10::Error that names tensor, tier, file and offset
 class Session {
   public:
     [[nodiscard]] static std::unique_ptr<Session> open(SessionOptions const& options);
@@ -93,15 +93,15 @@ class Session {
     /// Bytes on the device of the owned storages that live, by kind; each storage counts once.
     [[nodiscard]] OwnedBytes owned_bytes() const;
 
-    /// Says which part of the step starts now; peaks and messages are told by phase. Messages tell
-    /// `step` as it is given.
+    /// Starts a phase of the step. Reports give peaks by phase; messages name the phase and `step`.
     void phase(Phase phase, std::int64_t step = 0);
 
     /// While it is on, what is saved leaves without any loss, regardless of the session's
     /// options; for comparisons.
     void exact(bool on);
 
-    /// Counts and caps nothing any more, whatever graphs still live. Those stay right.
+    /// Ends counting and the cap, even while recorded graphs exist; backward through them still
+    /// works.
     void end_cap();
 
     /// What was done so far.
@@ -135,16 +135,16 @@ class Session {
 /// inner session takes what is saved, and what is allocated counts for both.
 class Recording {
   public:
-    /// `parameters`: those that are trained, whose gradients the report's peak is to tell apart;
+    /// `parameters`: those that are trained, whose gradients the report's peak shows apart;
     /// in C++ what `Session::own` was given is known.
     explicit Recording(Session& session, std::vector<at::Tensor> const& parameters = {});
     ~Recording();
     Recording(Recording const&) = delete;
     Recording& operator=(Recording const&) = delete;
 
-    /// It ends by an error that is no C++ exception here, as Python's. An error may keep what was
-    /// recorded: where `cap_from_open` is false, the session then caps only backwards of that and
-    /// optimizers' steps, until it is entered again.
+    /// Marks the recording as ended by an error that is no C++ exception, such as one of Python's.
+    /// An error may keep what was recorded: where `cap_from_open` is false, the session then caps
+    /// only backwards of that and optimizers' steps, until it is entered again.
     void by_error();
 
   private:
@@ -157,7 +157,7 @@ class Update {
   public:
     /// `state_bytes`: what the optimizer will keep that it has not allocated yet, where that is
     /// known. A refusal's estimate counts it. `parameters`: those that it steps, whose gradients
-    /// the report's peak is to tell apart.
+    /// the report's peak shows apart.
     Update(
         Session& session,
         std::int64_t step,

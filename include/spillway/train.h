@@ -61,7 +61,7 @@ struct TrainOptions {
     bool measure_gradient_error = false;
 };
 
-/// Runs the training and returns the exit code: 0 done, 2 a value that cannot be used (one to three
+/// Runs the training and returns the exit code: 0 done, 2 an invalid value (one to three
 /// lines on stderr), 1 anything else that failed, 130 after Ctrl-C with the checkpoint written.
 /// The name to look up in libspillway_train.so is "spillway_train".
 using TrainFunction = int (*)(TrainOptions const*);

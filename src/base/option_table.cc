@@ -143,7 +143,7 @@ constexpr std::array kTable{
         .flag = {},
         .type = OptionType::integer,
         .member = &SessionOptions::rounding_seed,
-        .help = "seed of stochastic rounding; runs with the same seed round alike",
+        .help = "seed of stochastic rounding; runs with the same seed round identically",
         .otherwise = "from torch's CPU seed, the rank, and the number of sessions opened before"},
     Option{
         .name = "record_events",

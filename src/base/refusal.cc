@@ -141,7 +141,7 @@ std::string words_of(Notice const& notice) {
             break;
         case NoticeCode::not_encoded:
             return fmt::format(
-                "a tensor could not be encoded ({}); it goes as it is", notice.error
+                "a tensor could not be encoded ({}); it is moved without encoding", notice.error
             );
         case NoticeCode::not_loaded:
             return fmt::format(

@@ -61,7 +61,8 @@ struct Report {
     /// The smallest limit under which all this would have gone the same way: the most that was
     /// allocated at once without what could have left. On devices with streams as seen by the host.
     std::int64_t device_needed_bytes = 0;
-    std::int64_t device_resident_bytes = 0;       ///< reserved now: allocated, and free but kept
+    std::int64_t device_resident_bytes =
+        0;  ///< reserved now: allocated, and cached by the allocator
     std::int64_t device_resident_peak_bytes = 0;  ///< the most of it
     /// Taken on the device by what no allocator counts: the context of this process, and other
     /// processes. 0 where the device does not tell, and on the CPU.

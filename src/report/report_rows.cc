@@ -72,7 +72,9 @@ void add_device(Rows& rows, Report const& report) {
         "needed at least", report.device_needed_bytes, "smallest budget for these steps"
     );
     rows.size_if_any(
-        "reserved at most", report.device_resident_peak_bytes, "allocated, and free but kept"
+        "reserved at most",
+        report.device_resident_peak_bytes,
+        "allocated, and cached by the allocator"
     );
     rows.size_if_any("context and others", report.device_other_bytes, "not counted in the budget");
 }

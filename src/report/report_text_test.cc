@@ -41,7 +41,7 @@ TEST(ReportText, a_table_has_the_rows_that_apply) {
         "           in forward          8.0 MiB\n"
         "           in backward         7.0 MiB\n"
         "           in update           1.0 MiB\n"
-        "         reserved at most      9.0 MiB  allocated, and free but kept\n"
+        "         reserved at most      9.0 MiB  allocated, and cached by the allocator\n"
         "saved    can move              6.0 MiB  4 tensors; 2 stay (parameters, small tensors, "
         "others)\n"
         "         freed                 2.9 MiB\n"

@@ -40,7 +40,7 @@ std::string named(std::string_view words, Face face, Markup markup) {
     });
 }
 
-/// "online (what leaves is chosen as it runs); with --lossy: ..."
+/// "online (chooses at run time what to move); with --lossy: ..."
 std::string describe_policies(Face face, Markup markup) {
     std::string_view const mark = markup == Markup::markdown ? "`" : "";
     std::string all;
@@ -195,7 +195,7 @@ std::optional<OptionFault> check_options(SessionOptions const& options) {
         }
         Option const* const needed = find_option(option.needs);
         if (needed != nullptr && !is_given(*needed, options)) {
-            return fault(option, fmt::format("it needs `{}`, which is not given", needed->name));
+            return fault(option, fmt::format("it needs `{}`, which is not set", needed->name));
         }
     }
     return std::nullopt;

@@ -99,12 +99,11 @@ TEST(Options, bounds_choices_and_needs_are_checked) {
     );
     EXPECT_EQ(checked({.nvme = "/", .nvme_budget_bytes = 4096}), "");
     EXPECT_EQ(
-        checked({.nvme_budget_bytes = 4096}),
-        "nvme_budget_bytes: it needs nvme=, which is not given"
+        checked({.nvme_budget_bytes = 4096}), "nvme_budget_bytes: it needs nvme=, which is not set"
     );
     EXPECT_EQ(
         checked({.nvme_rate_bytes_per_s = 1}),
-        "nvme_rate_bytes_per_s: it needs nvme=, which is not given"
+        "nvme_rate_bytes_per_s: it needs nvme=, which is not set"
     );
     EXPECT_EQ(
         checked({.policy = "best"}),
@@ -189,7 +188,7 @@ TEST(Options, help_names_options_as_its_reader_does) {
     std::string const in_python = describe(*find_option("device_budget_bytes"), Face::python);
     EXPECT_NE(in_python.find("of the GPU's memory"), std::string::npos) << in_python;
     std::string const policies = describe(*find_option("policy"), Face::program);
-    EXPECT_NE(policies.find(": online (what leaves"), std::string::npos) << policies;
+    EXPECT_NE(policies.find(": online (chooses"), std::string::npos) << policies;
     EXPECT_NE(policies.find("; with --lossy: qpo ("), std::string::npos) << policies;
 }
 

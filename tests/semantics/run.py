@@ -61,8 +61,12 @@ def main() -> int:
     if options.systems or options.cases:
         print("\n".join(table.failures(todo, found)))
         return 0
-    PAGE.write_text(table.page(todo, found, versions))
-    print(f"wrote {PAGE.relative_to(ROOT)}: {len(todo)} cases, {len(names)} systems")
+    absent = [name for name, version in versions.items() if version == "absent"]
+    page = ROOT / "build" / PAGE.name if absent else PAGE
+    page.write_text(table.page(todo, found, versions))
+    print(f"wrote {page.relative_to(ROOT)}: {len(todo)} cases, {len(names)} systems")
+    if absent:
+        print(f"{PAGE.relative_to(ROOT)} is as it was, because these systems are not installed here: {', '.join(absent)}")
     return 0
 
 

@@ -43,7 +43,7 @@ std::string words_to_go_on(RefusedAllocation const& refused, Device const& devic
     return "Run two steps with a larger budget: device_needed_bytes in its report is the smallest "
            "that works (this is " +
            words_of_budget(refused) +
-           ", not the machine's memory; tools that try a smaller batch look for: " +
+           ", not the machine's memory; batch-size finders search for this text: " +
            words_of_finders(device) + ")";
 }
 

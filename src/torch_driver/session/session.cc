@@ -82,7 +82,7 @@ Report Session::report() const {
 
 Recording::Recording(Session& session, std::vector<at::Tensor> const& parameters)
     : entered_(std::make_unique<Entered>(session.impl_)) {
-    session.impl_->train(parameters);
+    session.impl_->add_trained(parameters);
 }
 
 Recording::~Recording() = default;
@@ -100,7 +100,7 @@ Update::Update(
     : session_(session.impl_), before_(session_->loop().current_phase()) {
     capped_ = std::make_unique<Capped>(session_);
     session.phase(Phase::update, step);
-    session_->train(parameters);
+    session_->add_trained(parameters);
     session_->update_begins(state_bytes);
 }
 

@@ -117,7 +117,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     [[nodiscard]] Report report();
     [[nodiscard]] std::optional<Refusal> last_refusal();
     /// The parameters of this step: the report's peak tells their gradients apart.
-    void train(std::vector<at::Tensor> const& parameters) { gradients_.add(parameters); }
+    void add_trained(std::vector<at::Tensor> const& parameters) { gradients_.add(parameters); }
     /// An optimizer's step begins, which will allocate `state_bytes` that stay; 0: not known.
     void update_begins(std::int64_t state_bytes) {
         estimate_.update_begins(needed_bytes_, state_bytes);
