@@ -21,6 +21,10 @@ def loss_of(model, step=0):
     return model(noise(ROWS, WIDTH, step=step)).square().mean()
 
 
+def takes_24_mebibytes(_gradient):
+    torch.empty(24 << 20, dtype=torch.uint8)
+
+
 def plain_gradients():
     model = seeded(net)
     loss = model[6:](model[:6](noise(ROWS, WIDTH))).square().mean()
@@ -194,6 +198,16 @@ class Threads(Case):
         self.assertLess(of_small.report()["device_peak_bytes"], MEBI)
         other.backward()
 
+    def test_the_backward_around_an_inner_session_has_the_outer_budget(self):
+        model = seeded(net)
+        outer, inner = self.open(model, "64MiB"), self.open(model, "16MiB")
+        with outer:
+            half = model[:6](noise(ROWS, WIDTH))
+            with inner:
+                loss = model[6:](half).square().mean()
+        model[0].bias.register_hook(takes_24_mebibytes)
+        loss.backward()
+
     def test_a_backward_has_its_own_budget_beside_the_graph_of_a_larger_one(self):
         model = torch.nn.Linear(64, 64)
         small, large = self.open(model, "8MiB"), self.open(torch.nn.Linear(1, 1), "64MiB")
@@ -201,7 +215,7 @@ class Threads(Case):
             loss = model(torch.ones(64, 64)).square().mean()
         with large:
             other = torch.ones(64, requires_grad=True).sin().exp().sum()
-        model.bias.register_hook(lambda _: torch.empty(24 << 20, dtype=torch.uint8))
+        model.bias.register_hook(takes_24_mebibytes)
         with self.assertRaises(torch.OutOfMemoryError):
             loss.backward()
         other.backward()

@@ -168,13 +168,30 @@ std::shared_ptr<TorchSession> of_this_thread(std::shared_ptr<TorchSession> const
     return {thread, session.get()};
 }
 
+namespace {
+
+/// Of `other` a graph alone is left, and neither was entered inside the other one.
+bool is_beside(
+    std::shared_ptr<TorchSession> const& other, std::shared_ptr<TorchSession> const& session
+) {
+    auto const of_other = TorchSession::budget_of(other);
+    auto const own = TorchSession::budget_of(session);
+    return other.get() != session.get() && !other->use().is_in_use() &&
+           !of_other->is_inside(*own) && !own->is_inside(*of_other);
+}
+
+}  // namespace
+
 std::shared_ptr<TorchSession> capped_on_this_thread(std::shared_ptr<TorchSession> const& session) {
     std::shared_ptr<TorchSession> here = of_this_thread(session);
+    if (!session->device()->is_host()) {
+        return here;
+    }
     std::shared_ptr<TorchSession> const other = session_of_this_thread();
-    if (other == nullptr && session->device()->is_host()) {
+    if (other == nullptr) {
         thread_sessions().enter(here);
-    } else if (other != nullptr && other.get() != session.get() && !other->use().is_in_use() && session->device()->is_host()) {
-        thread_sessions().put_innermost(here);  // of the other one a graph alone is left
+    } else if (is_beside(other, session)) {
+        thread_sessions().put_innermost(here);
     }
     return here;
 }

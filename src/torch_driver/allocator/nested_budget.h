@@ -53,6 +53,9 @@ class NestedBudget {
         std::shared_ptr<NestedBudget> const& inner, std::shared_ptr<NestedBudget> const& outer
     );
 
+    /// What this one's session allocates counts in `other`, too, at one or more levels.
+    [[nodiscard]] bool is_inside(NestedBudget const& other);
+
     [[nodiscard]] std::shared_ptr<Device> const& device() const { return device_; }
     [[nodiscard]] bool caps() const { return owner_.caps(); }
     [[nodiscard]] bool make_room(std::int64_t size_bytes) { return owner_.make_room(size_bytes); }
@@ -78,7 +81,6 @@ class NestedBudget {
 
   private:
     [[nodiscard]] std::vector<std::shared_ptr<NestedBudget>> borrowers();
-    [[nodiscard]] bool is_inside(NestedBudget const& other);
     void add_borrower(std::shared_ptr<NestedBudget> const& inner);
 
     std::shared_ptr<Device> const device_;  ///< shared with the session
