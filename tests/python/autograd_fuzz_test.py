@@ -26,6 +26,7 @@ from autograd_fuzz.systems import Budget, IgnoresWrites, Perturbs, Sessions  # n
 
 PROGRAMS = 2000 if torch.__version__.startswith("2.15.") else 500  # the other versions see fewer
 REGRESSIONS = pathlib.Path(__file__).resolve().parents[1] / "autograd_fuzz" / "regressions"
+SAVES_INPUTS = hasattr(torch.utils.checkpoint._CheckpointFrame, "save_inputs")  # without a node of its own
 
 
 class Fuzz(unittest.TestCase):
@@ -77,6 +78,9 @@ class Fuzz(unittest.TestCase):
                 finally:
                     sessions.close()
                 found = difference(plain, events)
+                if found is None and file.stem == "shape_of_a_leaf_in_a_checkpoint" and not SAVES_INPUTS:
+                    print(f"{file.stem}: not seen, because this torch's checkpoint saves its inputs by an operator")
+                    continue
                 self.assertIsNotNone(found, "take it out of known.py, move the program to regressions/")
                 self.assertEqual(known(*found) or batch.known_under_hooks(program, found[0], events), file.stem.split("-")[0])
 
