@@ -8,15 +8,15 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
 from torch.nn.parameter import UninitializedTensorMixin
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import _options, _update
+from ._owned import fingerprint, owned_tensors, state_tensors
 from .errors import BudgetError, Error, OptionError, StateError, SpillwayWarning
 from .policies import policies
 from .report import Report
@@ -54,71 +54,6 @@ def _call(function: Callable[..., _Result], *arguments: Any) -> _Result:
         raise _error_of(str(refusal).splitlines()[0]) from None
     except RuntimeError as failure:
         raise Error(str(failure).splitlines()[0]) from failure
-
-
-def _parts(tensor: object) -> Iterator[torch.Tensor]:
-    """The tensors that have the storage: those inside a wrapper (a sharded or quantized tensor), none of a lazy
-    parameter, else the tensor itself."""
-    if not isinstance(tensor, torch.Tensor) or isinstance(tensor, UninitializedTensorMixin):
-        return
-    if is_traceable_wrapper_subclass(tensor):
-        for name in tensor.__tensor_flatten__()[0]:
-            yield from _parts(getattr(tensor, name))
-        return
-    yield getattr(tensor, "_local_tensor", tensor)
-
-
-def _owned(
-    model: torch.nn.Module, optimizers: Iterable[torch.optim.Optimizer]
-) -> Iterator[tuple[str, str, torch.Tensor]]:
-    """The tensors that are never moved, with their kinds, as the runtime names them, and their names."""
-    def named() -> Iterator[tuple[str, str, torch.Tensor]]:
-        for name, parameter in model.named_parameters():
-            yield "parameter", name, parameter
-            if parameter.grad is not None:
-                yield "gradient", f"{name}.grad", parameter.grad
-        for name, buffer in model.named_buffers():
-            yield "buffer", name, buffer
-        for optimizer in optimizers:
-            for state in optimizer.state.values():
-                for name, value in _named_states(state):
-                    for tensor in _tensors(value):
-                        yield "optimizer_state", f"optimizer state {name}", tensor
-
-    for kind, name, tensor in named():
-        yield from ((kind, name, part) for part in _parts(tensor))
-
-
-def _named_states(state: object) -> Iterator[tuple[str, object]]:
-    """By name, as torch's own optimizers keep the state of a parameter; others may keep state of no parameter."""
-    if isinstance(state, dict):
-        yield from state.items()
-    else:
-        yield "of no parameter", state
-
-
-def _state_tensors(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[torch.Tensor]:
-    for optimizer in optimizers:
-        for state in optimizer.state.values():
-            yield from _tensors(state)
-
-
-def _tensors(value: object) -> Iterator[torch.Tensor]:
-    """In lists and mappings, too: L-BFGS keeps its history in a list."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from _tensors(each)
-    elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from _tensors(each)
-
-
-def _fingerprint(tensors: Iterable[torch.Tensor | None]) -> int:
-    """Another number once one of them has other bytes: by address and size, or by identity if it has no single address."""
-    return hash(tuple((part.data_ptr(), part.nbytes) if part.layout is torch.strided else id(part)
-                      for tensor in tensors for part in _parts(tensor)))
 
 
 def _check_types(model: object, optimizers: list[Any]) -> None:
@@ -472,7 +407,7 @@ class Session:
         """Its step has succeeded: its state counts from now on."""
         if self._is_closed:
             return
-        states = _fingerprint(_state_tensors([optimizer]))
+        states = fingerprint(state_tensors([optimizer]))
         if self._was_refused or self._seen.get(optimizer) != states:
             self._seen[optimizer] = states
             # Closed meanwhile; or a budget does not hold what is there now: the parameters have changed already, so that is
@@ -511,11 +446,11 @@ class Session:
     def _own(self) -> None:
         """Passes the tensors that are never moved to the runtime, if they have changed."""
         parameters = list(self._model.parameters())
-        now = tuple(map(_fingerprint, (parameters, [parameter.grad for parameter in parameters], self._model.buffers(),
-                                       _state_tensors(self._all_optimizers()))))
+        now = tuple(map(fingerprint, (parameters, [parameter.grad for parameter in parameters], self._model.buffers(),
+                                       state_tensors(self._all_optimizers()))))
         if now == self._last_owned:
             return
-        owned = list(_owned(self._model, self._all_optimizers()))
+        owned = list(owned_tensors(self._model, self._all_optimizers()))
         moved = next((p for p in parameters if p.device != self._device), None)
         if moved is not None and self._last_owned is None:
             raise OptionError("model", f"the model has parameters on {self._device} and {moved.device}; a session supports one device")

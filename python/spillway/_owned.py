@@ -1,0 +1,74 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a model and its optimizers own: the tensors that are never moved, and whether they are still the same."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import torch
+from torch.nn.parameter import UninitializedTensorMixin
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+
+def _parts(tensor: object) -> Iterator[torch.Tensor]:
+    """The tensors that have the storage: those inside a wrapper (a sharded or quantized tensor), none of a lazy
+    parameter, else the tensor itself."""
+    if not isinstance(tensor, torch.Tensor) or isinstance(tensor, UninitializedTensorMixin):
+        return
+    if is_traceable_wrapper_subclass(tensor):
+        for name in tensor.__tensor_flatten__()[0]:
+            yield from _parts(getattr(tensor, name))
+        return
+    yield getattr(tensor, "_local_tensor", tensor)
+
+
+def owned_tensors(
+    model: torch.nn.Module, optimizers: Iterable[torch.optim.Optimizer]
+) -> Iterator[tuple[str, str, torch.Tensor]]:
+    """The tensors that are never moved, with their kinds, as the runtime names them, and their names."""
+    def named() -> Iterator[tuple[str, str, torch.Tensor]]:
+        for name, parameter in model.named_parameters():
+            yield "parameter", name, parameter
+            if parameter.grad is not None:
+                yield "gradient", f"{name}.grad", parameter.grad
+        for name, buffer in model.named_buffers():
+            yield "buffer", name, buffer
+        for optimizer in optimizers:
+            for state in optimizer.state.values():
+                for name, value in _named_states(state):
+                    for tensor in _tensors(value):
+                        yield "optimizer_state", f"optimizer state {name}", tensor
+
+    for kind, name, tensor in named():
+        yield from ((kind, name, part) for part in _parts(tensor))
+
+
+def _named_states(state: object) -> Iterator[tuple[str, object]]:
+    """By name, as torch's own optimizers keep the state of a parameter; others may keep state of no parameter."""
+    if isinstance(state, dict):
+        yield from state.items()
+    else:
+        yield "of no parameter", state
+
+
+def state_tensors(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[torch.Tensor]:
+    for optimizer in optimizers:
+        for state in optimizer.state.values():
+            yield from _tensors(state)
+
+
+def _tensors(value: object) -> Iterator[torch.Tensor]:
+    """In lists and mappings, too: L-BFGS keeps its history in a list."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _tensors(each)
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _tensors(each)
+
+
+def fingerprint(tensors: Iterable[torch.Tensor | None]) -> int:
+    """Another number once one of them has other bytes: by address and size, or by identity if it has no single address."""
+    return hash(tuple((part.data_ptr(), part.nbytes) if part.layout is torch.strided else id(part)
+                      for tensor in tensors for part in _parts(tensor)))
