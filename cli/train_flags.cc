@@ -357,7 +357,7 @@ void read_sizes(TrainOptions& options) {
         }
         if (auto const wrong = read_option(option, typed->second, memory_limit_bytes(), session)) {
             throw CLI::ValidationError(
-                std::string(option.flag), with_option_names(wrong->why, Face::program)
+                std::string(option.flag), words_of(*wrong, Face::program)
             );
         }
     }

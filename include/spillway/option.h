@@ -19,19 +19,48 @@
 
 namespace spillway {
 
-/// Why an option value was rejected.
+/// Why an option value is refused. Which of OptionFault's members a code uses stands beside it.
+enum class OptionCode : std::uint8_t {
+    not_a_size,          ///< `given` cannot be read as bytes or a rate; `detail`: why
+    not_a_whole_number,  ///< `given` cannot be read as one
+    not_a_toggle,        ///< `given` is neither true nor false
+    zero,                ///< `given` is no bytes, which the option does not take
+    negative,            ///< `number`
+    below_least,         ///< `number` is less than `bound`
+    unknown_choice,      ///< `given` is not one of choices_of
+    needs_other,         ///< it means nothing without the option `detail`
+    not_writable,        ///< no file can be written there; `detail`: why
+    // When a session opens:
+    loses_precision,    ///< `detail` would, and `lossy` is off; `given`: the codecs or the policy
+    not_deterministic,  ///< torch is set to deterministic algorithms
+    has_no_effect,      ///< `given`, or empty: the option itself; `detail`: why
+    no_kernels,         ///< the device has none for a codec of `given`; `detail`: which
+    no_tier,            ///< what is encoded has nowhere to go
+    below_owned,        ///< `number` bytes that never move leave nothing of the budget, `bound`
+    above_free,         ///< `number` bytes are asked for, `bound` are free in the folder `given`
+    failed,             ///< `detail`: the line of the system, the tier or the codec
+};
+
+/// "below_least".
+[[nodiscard]] std::string_view name_of(OptionCode code);
+
+/// Whether the text itself cannot be read, or is nothing; else the value can be read and cannot be.
+[[nodiscard]] bool is_of_text(OptionCode code);
+
+/// Why an option is refused, for programs; words_of is for people.
 struct OptionFault {
-    enum class Code : std::uint8_t {
-        unreadable,  ///< its text is none of the option's type
-        zero,        ///< bytes or a rate of nothing, which the option does not take
-        refused,     ///< it can be read and cannot be
-    };
-    Code code = Code::refused;
-    std::string option;  ///< its name in SessionOptions
-    std::string why;     ///< names options in backticks, for with_option_names
+    OptionCode code = OptionCode::failed;
+    std::string option;       ///< its name in SessionOptions
+    std::string given = {};   ///< as its user wrote it
+    std::int64_t number = 0;  ///< the value, where it is one
+    std::int64_t bound = 0;   ///< what it was compared with
+    std::string detail = {};  ///< may name options in backticks, for with_option_names
 
     bool operator==(OptionFault const&) const = default;
 };
+
+/// One line without an end and without the option's name, as `face` names options.
+[[nodiscard]] std::string words_of(OptionFault const& fault, Face face);
 
 /// The names that it takes; empty: it is no choice.
 [[nodiscard]] std::vector<std::string_view> choices_of(Option const& option);

@@ -39,20 +39,14 @@ class Capped;
 /// An invalid option: thrown by `Session::open`, with one line that says why.
 class BadOption : public std::invalid_argument {
   public:
-    /// `why` names options as base/option.h says.
-    BadOption(std::string option, std::string why)
-        : std::invalid_argument(with_option_names(why, Face::cpp)),
-          option_(std::move(option)),
-          why_(std::move(why)) {}
+    explicit BadOption(OptionFault fault)
+        : std::invalid_argument(words_of(fault, Face::cpp)), fault_(std::move(fault)) {}
 
-    /// Its name in SessionOptions: "nvme_budget_bytes".
-    [[nodiscard]] std::string const& option() const { return option_; }
-    /// What `what` says, with the names that `face` has for options.
-    [[nodiscard]] std::string words(Face face) const { return with_option_names(why_, face); }
+    /// Its code, the option and the numbers; words_of says it as another face does.
+    [[nodiscard]] OptionFault const& fault() const { return fault_; }
 
   private:
-    std::string option_;
-    std::string why_;
+    OptionFault fault_;
 };
 
 /// One training session on one device.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from . import _options
 from ._options import Options
 from .report import Report
 from .session import Session
@@ -22,7 +23,9 @@ class Training:
 
     def __init__(self, **options: "Unpack[Options]") -> None:
         super().__init__()
-        _SIGNATURE.bind(self, **options)
+        arguments = _SIGNATURE.bind(self, **options)
+        arguments.apply_defaults()
+        _options.read(arguments.arguments)  # of a wrong type: here, not when training begins
         self._options = options
         self._session: Session | None = None
         self._report: Report | None = None

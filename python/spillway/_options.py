@@ -132,9 +132,8 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
-    """`given`, by option, as JSON can hold it; None: not given."""
-    types = {option.name: option.type for option in options()}
-    read_so_far = {name: _READERS[types[name]](name, value) for name, value in given.items()}
+    """Each option's value in `given`, which may hold more, as JSON can hold it; None: not given."""
+    read_so_far = {option.name: _READERS[option.type](option.name, given[option.name]) for option in options()}
     if read_so_far["device_budget"] is None:
         raise OptionError("device_budget", f"expected bytes, such as '16GiB' or '80%', got {given['device_budget']!r}; to only "
                                            "measure what training takes, give more than it can take ('1TiB')")

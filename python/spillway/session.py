@@ -33,9 +33,9 @@ def _error_of(words: str) -> Error:
         refusal = None
     if not isinstance(refusal, dict):
         return Error(words)
-    if refusal["code"] == "state":
+    if refusal["about"] == "state":
         return StateError(refusal["why"])
-    is_budget = refusal["code"] == "option" and refusal["option"] in _BUDGETS
+    is_budget = refusal["about"] == "option" and refusal["option"] in _BUDGETS
     return (BudgetError if is_budget else OptionError)(refusal["option"], refusal["why"])
 
 
@@ -156,6 +156,7 @@ class Session:
         timeline: str | os.PathLike[str] | None = None,
         optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer] | None = None,
     ) -> None:
+        arguments = dict(locals())
         self._model = model
         opener = sys._getframe(_levels_to_the_caller() - 1)
         self._opened_at = (opener.f_code.co_filename, opener.f_lineno)
@@ -177,23 +178,7 @@ class Session:
         self._last_refusal: dict[str, Any] | None = None  # of a closed session
         self._last_use = _update.next_use()
         _check_types(model, self._optimizers)
-        options = _options.read({
-            "device_budget": device_budget,
-            "host_budget": host_budget,
-            "nvme": nvme,
-            "nvme_budget": nvme_budget,
-            "nvme_allow_tmpfs": nvme_allow_tmpfs,
-            "nvme_rate": nvme_rate,
-            "policy": policy,
-            "min_tensor_bytes": min_tensor_bytes,
-            "lossy": lossy,
-            "codec": codec,
-            "nonfinite": nonfinite,
-            "rounding_seed": rounding_seed,
-            "record_events": record_events,
-            "flight_record": flight_record,
-            "timeline": timeline,
-        })
+        options = _options.read(arguments)
         device = _device_of(model)
         self._device = device
         self._runtime = _call(

@@ -53,6 +53,10 @@ constexpr std::array<Unit, 26> kUnits{{
     {"eb", 1e18},
 }};
 
+Error bad(std::string_view text, char const* why) {
+    return Error{Errc::bad_argument, fmt::format("'{}' {}", text, why), ""};
+}
+
 Error not_a_size(std::string_view text) {
     return Error{
         Errc::bad_argument,
@@ -67,8 +71,7 @@ Error not_a_size(std::string_view text) {
 constexpr double kMostBytes = 9.0e18;
 
 Error too_large(std::string_view text) {
-    return Error{
-        Errc::bad_argument, fmt::format("'{}' is too large; a size is at most 9 EB", text), ""};
+    return bad(text, "is too large; a size is at most 9 EB");
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -82,8 +85,14 @@ std::string_view trimmed(std::string_view text) {
 }
 
 Result<std::int64_t> checked(double size, std::string_view text) {
-    if (!(size >= 0) || std::isinf(size)) {
+    if (std::isnan(size) || std::isinf(size)) {
         return not_a_size(text);
+    }
+    if (size < 0) {
+        return bad(text, "is negative; write bytes, such as 600MiB");
+    }
+    if (size > 0 && size < 1) {
+        return bad(text, "is less than one byte; write bytes, such as 600MiB, or a share, such as 80%");
     }
     if (size > kMostBytes) {
         return too_large(text);
@@ -114,13 +123,10 @@ Result<std::int64_t> parse_size(std::string_view text, std::int64_t whole_bytes)
     std::string_view const unit = trimmed(body.substr(static_cast<std::size_t>(end - body.data())));
     if (unit == "%") {
         if (number > 100) {
-            return Error{
-                Errc::bad_argument,
-                fmt::format("'{}' is more than all; a share is at most 100%", text),
-                ""};
+            return bad(text, "is more than all; a share is at most 100%");
         }
         if (whole_bytes <= 0) {
-            return not_a_size(text);
+            return bad(text, "is a share, which cannot be given here; write bytes, such as 600MiB");
         }
         return checked(number / 100.0 * static_cast<double>(whole_bytes), text);
     }

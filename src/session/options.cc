@@ -26,10 +26,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using Code = OptionFault::Code;
-
-OptionFault fault(Option const& option, std::string why, Code code = Code::refused) {
-    return {code, std::string(option.name), std::move(why)};
+OptionFault of_text(
+    Option const& option, OptionCode code, std::string_view given, std::string detail = {}
+) {
+    return {
+        .code = code,
+        .option = std::string(option.name),
+        .given = std::string(given),
+        .detail = std::move(detail)};
 }
 
 /// `words` with every "`member`" as `face` names that option.
@@ -56,8 +60,7 @@ Result<std::int64_t> whole_number(std::string_view text) {
     std::int64_t number = 0;
     auto const [end, failure] = std::from_chars(text.begin(), text.end(), number);
     if (failure != std::errc{} || end != text.end()) {
-        return Error{
-            Errc::bad_argument, fmt::format("'{}' is not a whole number", text), std::string{}};
+        return Error{Errc::bad_argument, "is not a whole number", std::string(text)};
     }
     return number;
 }
@@ -77,15 +80,14 @@ std::int64_t whole_of(Option const& option, std::int64_t device_bytes, std::stri
 }
 
 std::optional<OptionFault> check_number(Option const& option, std::int64_t number) {
-    if (number < 0) {
-        return fault(option, fmt::format("`{}` is negative: {}", option.name, number));
+    if (number >= std::max<std::int64_t>(option.least, 0)) {
+        return std::nullopt;
     }
-    if (number < option.least) {
-        std::string const least = option.least_words.empty() ? std::to_string(option.least)
-                                                             : std::string(option.least_words);
-        return fault(option, fmt::format("{} is less than {}", number, least));
-    }
-    return std::nullopt;
+    return OptionFault{
+        .code = number < 0 ? OptionCode::negative : OptionCode::below_least,
+        .option = std::string(option.name),
+        .number = number,
+        .bound = option.least};
 }
 
 std::optional<OptionFault> check_choice(Option const& option, std::string const& text) {
@@ -93,16 +95,15 @@ std::optional<OptionFault> check_choice(Option const& option, std::string const&
     if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) {
         return std::nullopt;
     }
-    std::string const why =
-        option.type == OptionType::policy
-            ? fmt::format("unknown policy '{}'; choose from {}", text, policy_names())
-            : fmt::format("unknown value '{}'; choose {}", text, fmt::join(choices, " or "));
-    return fault(option, why);
+    return of_text(option, OptionCode::unknown_choice, text);
 }
 
 std::optional<OptionFault> check_file(Option const& option, std::string const& path) {
     std::string why = why_not_written(path);
-    return why.empty() ? std::nullopt : std::optional(fault(option, std::move(why)));
+    if (why.empty()) {
+        return std::nullopt;
+    }
+    return of_text(option, OptionCode::not_writable, path, std::move(why));
 }
 
 std::optional<OptionFault> check_value(Option const& option, SessionOptions const& options) {
@@ -146,9 +147,7 @@ std::optional<OptionFault> read_option(
 ) {
     if (auto const* const toggle = std::get_if<bool SessionOptions::*>(&option.member)) {
         if (text != "true" && text != "false") {
-            return fault(
-                option, fmt::format("'{}' is neither true nor false", text), Code::unreadable
-            );
+            return of_text(option, OptionCode::not_a_toggle, text);
         }
         options.*(*toggle) = text == "true";
         return std::nullopt;
@@ -162,24 +161,11 @@ std::optional<OptionFault> read_option(
         is_size ? parse_size(text, whole_of(option, device_bytes, options.nvme))
                 : whole_number(text);
     if (!number.ok()) {
-        return fault(option, number.error().message(), Code::unreadable);
+        OptionCode const code = is_size ? OptionCode::not_a_size : OptionCode::not_a_whole_number;
+        return of_text(option, code, text, number.error().message());
     }
     if (is_size && *number == 0 && option.least > 0) {
-        std::string_view const share = option.share_of == ShareOf::nothing ? "" : " or '80%'";
-        std::string_view const measure =
-            option.share_of == ShareOf::device_memory
-                ? "; to only measure what training takes, give more than it can take ('1TiB')"
-                : "";
-        return fault(
-            option,
-            fmt::format(
-                "'{}' must be greater than 0; write bytes, such as '16GiB'{}{}",
-                text,
-                share,
-                measure
-            ),
-            Code::zero
-        );
+        return of_text(option, OptionCode::zero, text);
     }
     options.*std::get<std::int64_t SessionOptions::*>(option.member) = *number;
     return std::nullopt;
@@ -195,7 +181,7 @@ std::optional<OptionFault> check_options(SessionOptions const& options) {
         }
         Option const* const needed = find_option(option.needs);
         if (needed != nullptr && !is_given(*needed, options)) {
-            return fault(option, fmt::format("it needs `{}`, which is not set", needed->name));
+            return of_text(option, OptionCode::needs_other, "", std::string(needed->name));
         }
     }
     return std::nullopt;
@@ -205,7 +191,7 @@ std::string why_not_written(std::string const& path) {
     std::error_code failure;
     fs::file_status const status = fs::status(path, failure);
     if (fs::is_directory(status)) {
-        return "a folder";
+        return "is a folder, not a file";
     }
     if (fs::exists(status)) {
         return ::access(path.c_str(), W_OK) == 0 ? "" : std::strerror(errno);

@@ -15,19 +15,15 @@
 namespace spillway {
 namespace {
 
-using Code = OptionFault::Code;
-
 constexpr std::int64_t kDeviceBytes = 8_GiB;
 
-/// "code name: why" in Python's words; empty: none.
+/// "code option: words" in Python's words; empty: none.
 std::string shown(std::optional<OptionFault> const& fault) {
     if (!fault) {
         return "";
     }
-    char const* const code = fault->code == Code::unreadable ? "unreadable "
-                             : fault->code == Code::zero     ? "zero "
-                                                             : "";
-    return code + fault->option + ": " + with_option_names(fault->why, Face::python);
+    return std::string(name_of(fault->code)) + ' ' + fault->option + ": " +
+           words_of(*fault, Face::python);
 }
 
 std::string read(char const* name, std::string_view text, SessionOptions& options) {
@@ -76,44 +72,80 @@ TEST(Options, the_default_that_help_tells_is_the_one_that_holds) {
 TEST(Options, text_that_is_none_of_its_type_is_named) {
     SessionOptions options;
     EXPECT_NE(
-        read("device_budget_bytes", "much", options).find("unreadable device_budget_bytes: 'much'"),
+        read("device_budget_bytes", "much", options).find("not_a_size device_budget_bytes: 'much'"),
         std::string::npos
     );
-    EXPECT_NE(read("min_value_bytes", "10%", options).find("unreadable"), std::string::npos);
+    EXPECT_NE(read("min_value_bytes", "10%", options).find("not_a_size "), std::string::npos);
     EXPECT_EQ(
         read("nvme_budget_bytes", "0%", options),
         "zero nvme_budget_bytes: '0%' must be greater than 0; write bytes, such as '16GiB' or "
         "'80%'"
     );
     EXPECT_EQ(
-        read("rounding_seed", "7x", options), "unreadable rounding_seed: '7x' is not a whole number"
+        read("rounding_seed", "7x", options),
+        "not_a_whole_number rounding_seed: '7x' is not a whole number"
     );
-    EXPECT_EQ(read("lossy", "yes", options), "unreadable lossy: 'yes' is neither true nor false");
+    EXPECT_EQ(read("lossy", "yes", options), "not_a_toggle lossy: 'yes' is neither true nor false");
 }
 
 TEST(Options, bounds_choices_and_needs_are_checked) {
     EXPECT_EQ(checked({}), "");
     EXPECT_EQ(
         checked({.nvme = "/", .nvme_budget_bytes = 12}),
-        "nvme_budget_bytes: 12 is less than 4 KiB, the smallest block"
+        "below_least nvme_budget_bytes: 12 is less than 4 KiB, the smallest block"
     );
     EXPECT_EQ(checked({.nvme = "/", .nvme_budget_bytes = 4096}), "");
     EXPECT_EQ(
-        checked({.nvme_budget_bytes = 4096}), "nvme_budget_bytes: it needs nvme=, which is not set"
+        checked({.nvme_budget_bytes = 4096}),
+        "needs_other nvme_budget_bytes: it needs nvme=, which is not set"
     );
     EXPECT_EQ(
         checked({.nvme_rate_bytes_per_s = 1}),
-        "nvme_rate_bytes_per_s: it needs nvme=, which is not set"
+        "needs_other nvme_rate_bytes_per_s: it needs nvme=, which is not set"
     );
     EXPECT_EQ(
         checked({.policy = "best"}),
-        "policy: unknown policy 'best'; choose from online, keep_all and qpo"
+        "unknown_choice policy: unknown policy 'best'; choose from online, keep_all and qpo"
     );
     EXPECT_EQ(
-        checked({.nonfinite = "zero"}), "nonfinite: unknown value 'zero'; choose keep or refuse"
+        checked({.nonfinite = "zero"}),
+        "unknown_choice nonfinite: unknown value 'zero'; choose keep or refuse"
     );
     EXPECT_EQ(checked({.rounding_seed = -1}), "");
-    EXPECT_EQ(checked({.rank = -1}), "rank: rank= is negative: -1");
+    EXPECT_EQ(checked({.rank = -1}), "negative rank: -1 is negative");
+}
+
+TEST(Options, a_refusal_has_its_numbers) {
+    EXPECT_EQ(
+        check_options({.nvme = "/", .nvme_budget_bytes = 12}),
+        (OptionFault{
+            .code = OptionCode::below_least,
+            .option = "nvme_budget_bytes",
+            .number = 12,
+            .bound = 4096})
+    );
+    OptionFault const owned{
+        .code = OptionCode::below_owned,
+        .option = "device_budget_bytes",
+        .number = 3_MiB,
+        .bound = 2_MiB};
+    EXPECT_TRUE(words_of(owned, Face::cpp)
+                    .starts_with("parameters, gradients, buffers and optimizer state take 3.0 MiB"))
+        << words_of(owned, Face::cpp);
+    OptionFault const loss{
+        .code = OptionCode::loses_precision,
+        .option = "codecs",
+        .given = "affine4",
+        .detail = "attention would lose precision with affine4"};
+    EXPECT_EQ(
+        words_of(loss, Face::program),
+        "'affine4' cannot be used: attention would lose precision with affine4; pass --lossy to "
+        "allow it"
+    );
+    EXPECT_TRUE(is_of_text(OptionCode::zero));
+    EXPECT_FALSE(is_of_text(OptionCode::negative));
+    EXPECT_EQ(name_of(OptionCode::failed), "failed");
+    EXPECT_EQ(name_of(OptionCode::below_owned), "below_owned");
 }
 
 TEST(Options, every_number_below_its_least_is_refused) {
@@ -136,10 +168,11 @@ TEST(Options, files_that_cannot_be_written_are_refused_before_their_time) {
             std::string& path = options.*std::get<std::string SessionOptions::*>(option.member);
             path = "/no/such/folder/file";
             EXPECT_EQ(
-                check_options(options)->why, "there is no folder '/no/such/folder' to put it in"
+                check_options(options)->detail,
+                "there is no folder '/no/such/folder' to put it in"
             );
             path = "/";
-            EXPECT_EQ(check_options(options)->why, "a folder");
+            EXPECT_EQ(check_options(options)->detail, "is a folder, not a file");
             path = "a_file_that_is_not_there";
             EXPECT_EQ(checked(options), "");
         }

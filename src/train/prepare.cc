@@ -25,7 +25,7 @@ void check_session(TrainOptions const& options) {
         refuse(
             option_name(wrong->option, Face::program),
             typed_words(options, wrong->option),
-            with_option_names(wrong->why, Face::program)
+            words_of(*wrong, Face::program)
         );
     }
     std::string const& policy = options.session.policy;

@@ -52,9 +52,9 @@ class SessionBudget : public Budget {
             session_ = Session::open(asked);
         } catch (BadOption const& bad) {
             refuse(
-                option_name(bad.option(), Face::program),
-                typed_words(options_, bad.option()),
-                bad.words(Face::program)
+                option_name(bad.fault().option, Face::program),
+                typed_words(options_, bad.fault().option),
+                words_of(bad.fault(), Face::program)
             );
         }
     }

@@ -146,6 +146,12 @@ class Trainer(Case):
             self.trainer(callback).train()
         self.assertNotIsInstance(raised.exception, torch.OutOfMemoryError, "a smaller batch would not help")
 
+    def test_options_of_a_wrong_type_are_refused_before_any_training(self):
+        for option, value, why in (("device_budget", 0.5, "write '50%' for a share"), ("device_budget", None, "expected bytes"),
+                                   ("lossy", "yes", "expected True or False"), ("nvme", 5, "expected the path")):
+            with self.assertRaisesRegex(spillway.OptionError, f"{option}: .*{why}"):
+                SpillwayCallback(**{"device_budget": "1GiB", option: value})
+
     def test_a_callback_that_no_trainer_calls(self):
         callback = SpillwayCallback(device_budget="64MiB")
         net = model()

@@ -42,10 +42,11 @@ void check_nvme_budget(SessionOptions const& options, std::int64_t free_bytes) {
         return;
     }
     throw BadOption(
-        "nvme_budget_bytes",
-        format_size(options.nvme_budget_bytes) + " are asked for, but '" + options.nvme + "' has " +
-            format_size(free_bytes) +
-            " free; ask for less, or leave it out (then it is nine tenths of that)"
+        {.code = OptionCode::above_free,
+         .option = "nvme_budget_bytes",
+         .given = options.nvme,
+         .number = options.nvme_budget_bytes,
+         .bound = free_bytes}
     );
 }
 
@@ -86,7 +87,7 @@ std::unique_ptr<Tier> open_host(SessionOptions const& options, SessionDevice con
     }
     Result<void> const fits = check_host_budget(bytes, limits);
     if (!fits.ok()) {
-        throw BadOption("host_budget_bytes", fits.error().message());
+        throw BadOption({.option = "host_budget_bytes", .detail = fits.error().message()});
     }
     return HostTier::open(value_or_throw(device.host_memory(bytes), "host_budget_bytes"));
 }
@@ -115,7 +116,10 @@ HostMemory open_staging(SessionOptions const& options, SessionDevice const& devi
     }
     Result<void> const fits = check_host_budget(kStagingBytes, read_host_limits());
     if (!fits.ok()) {
-        throw BadOption("nvme", "staging between the device and NVMe: " + fits.error().message());
+        throw BadOption(
+            {.option = "nvme",
+             .detail = "staging between the device and NVMe: " + fits.error().message()}
+        );
     }
     return value_or_throw(device.host_memory(kStagingBytes), "nvme");
 }

@@ -54,7 +54,7 @@ struct SessionDevice {
 template <typename T>
 T value_or_throw(Result<T> result, char const* option) {
     if (!result.ok()) {
-        throw BadOption(option, result.error().message());
+        throw BadOption({.option = option, .detail = result.error().message()});
     }
     return std::move(result).value();
 }

@@ -250,7 +250,7 @@ std::string refused(SessionOptions const& options, std::string const& part) {
         std::string const words = bad.what();
         EXPECT_NE(words.find(part), std::string::npos) << words;
         EXPECT_EQ(words.find('\n'), std::string::npos) << words;
-        return bad.option();
+        return bad.fault().option;
     }
     return "nothing";
 }

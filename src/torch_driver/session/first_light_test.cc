@@ -132,7 +132,7 @@ TEST(FirstLight, parameters_from_before_the_session_count_in_its_budget) {
         small->own(model->parameters());
         FAIL() << "nothing is left";
     } catch (BadOption const& bad) {
-        EXPECT_EQ(bad.option(), "device_budget_bytes");
+        EXPECT_EQ(bad.fault().option, "device_budget_bytes");
     }
 }
 
@@ -141,7 +141,7 @@ TEST(FirstLight, options_that_cannot_be_are_named) {
         try {
             (void)Session::open(options);
         } catch (BadOption const& bad) {
-            return bad.option();
+            return bad.fault().option;
         }
         return "nothing";
     };

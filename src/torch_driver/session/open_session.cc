@@ -61,11 +61,11 @@ LoopOptions loop_options_of(
 void open_files(Loop& loop) {
     Result<void> const log = loop.open_log();
     if (!log.ok()) {
-        throw BadOption("record_events", log.error().message());
+        throw BadOption({.option = "record_events", .detail = log.error().message()});
     }
     Result<void> const timeline = loop.open_timeline();
     if (!timeline.ok()) {
-        throw BadOption("timeline_file", timeline.error().message());
+        throw BadOption({.option = "timeline_file", .detail = timeline.error().message()});
     }
 }
 
@@ -120,7 +120,8 @@ std::shared_ptr<TorchSession> open_session_on(
     );
     if (codecs && !mover->device().is_host() && mover->most_coded_bytes() == 0) {
         throw BadOption(
-            "device_budget_bytes", "there is no room on the device for what is encoded"
+            {.option = "device_budget_bytes",
+             .detail = "there is no room on the device for what is encoded"}
         );
     }
     auto session = std::make_shared<TorchSession>(

@@ -33,7 +33,7 @@ std::string refused(std::function<void()> const& open) {
     try {
         open();
     } catch (BadOption const& bad) {
-        return bad.option();
+        return bad.fault().option;
     }
     return "";
 }

@@ -68,7 +68,7 @@ void Session::end_cap() {
 void Session::write_timeline(std::string const& file) const {
     Result<void> const written = impl_->loop().write_timeline_now(file);
     if (!written.ok()) {
-        throw BadOption("timeline_file", written.error().message());
+        throw BadOption({.option = "timeline_file", .detail = written.error().message()});
     }
 }
 

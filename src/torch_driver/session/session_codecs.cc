@@ -22,46 +22,50 @@ namespace {
 constexpr std::int64_t kStagingShare = 8;
 constexpr std::int64_t kMostStagingBytes = 256_MiB;
 
-std::string named(SessionOptions const& options) {
-    return options.codecs.empty() ? "" : "'" + options.codecs + "' ";
+/// What names the codecs: `codecs`, or the policy.
+OptionFault of_codecs(SessionOptions const& options, OptionCode code, std::string detail = {}) {
+    bool const is_named = !options.codecs.empty();
+    return {
+        .code = code,
+        .option = is_named ? "codecs" : "policy",
+        .given = is_named ? options.codecs : options.policy,
+        .detail = std::move(detail)};
 }
 
 void check_lossy(SessionOptions const& options, CodecTable const& table) {
     std::optional<TensorClass> const lossy = first_lossy(table);
     if (lossy && !options.lossy) {
-        std::string const what = std::string(name_of(*lossy)) + " would lose precision with " +
-                                 to_text(table[static_cast<std::size_t>(*lossy)]) +
-                                 "; pass `lossy` to allow it";
-        throw options.codecs.empty()
-            ? BadOption("policy", "'" + options.policy + "' quantizes what it moves: " + what)
-            : BadOption("codecs", named(options) + "cannot be used: " + what);
+        std::string what = std::string(name_of(*lossy)) + " would lose precision with " +
+                           to_text(table[static_cast<std::size_t>(*lossy)]);
+        throw BadOption(of_codecs(options, OptionCode::loses_precision, std::move(what)));
     }
     if (options.lossy && at::globalContext().deterministicAlgorithms()) {
-        throw BadOption(
-            "lossy",
-            "lossy codecs cannot be used with deterministic algorithms, which torch is set to use"
-        );
+        throw BadOption({.code = OptionCode::not_deterministic, .option = "lossy"});
     }
 }
 
 /// One line for what no codec can do where nothing is encoded.
 void refuse_lossy(SessionOptions const& options, std::string const& why) {
+    OptionFault fault{.code = OptionCode::has_no_effect, .option = {}, .detail = why};
     if (options.lossy) {
-        throw BadOption("lossy", why);
+        fault.option = "lossy";
+    } else if (!options.codecs.empty()) {
+        fault.option = "codecs";
+        fault.given = options.codecs;
+    } else if (options.nonfinite == "refuse") {
+        fault.option = "nonfinite";
+        fault.given = options.nonfinite;
+    } else {
+        return;
     }
-    if (!options.codecs.empty()) {
-        throw BadOption("codecs", named(options) + "has no effect: " + why);
-    }
-    if (options.nonfinite == "refuse") {
-        throw BadOption("nonfinite", "'refuse' has no effect: " + why);
-    }
+    throw BadOption(std::move(fault));
 }
 
 }  // namespace
 
 void check_or_throw(SessionOptions const& options) {
-    if (std::optional<OptionFault> const wrong = check_options(options)) {
-        throw BadOption(wrong->option, wrong->why);
+    if (std::optional<OptionFault> wrong = check_options(options)) {
+        throw BadOption(*std::move(wrong));
     }
 }
 
@@ -120,20 +124,15 @@ void check_codecs(
         bool const is_coded_here =
             device.device->is_host() || (device.coder != nullptr && device.coder->codes(codec));
         if (is_used && !is_coded_here) {
-            std::string const why = options.device + " has no kernels for " + to_text(codec);
-            throw options.codecs.empty()
-                ? BadOption("policy", "'" + options.policy + "' cannot be used: " + why)
-                : BadOption("codecs", named(options) + "cannot be used: " + why);
+            std::string why = options.device + " has no kernels for " + to_text(codec);
+            throw BadOption(of_codecs(options, OptionCode::no_kernels, std::move(why)));
         }
     }
 }
 
 void check_away_pool(SessionOptions const& options, bool has_one) {
     if (!has_one) {
-        throw BadOption(
-            options.codecs.empty() ? "policy" : "codecs",
-            "what is encoded has nowhere to go: give an NVMe folder (`nvme`) or `host_budget_bytes`"
-        );
+        throw BadOption(of_codecs(options, OptionCode::no_tier));
     }
 }
 

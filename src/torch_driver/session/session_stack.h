@@ -19,10 +19,7 @@ class SessionStack {
     /// `session` is the innermost from now on, and inside the one that caps before it. Others that
     /// nobody uses lapse: the thread is another one's.
     void enter(std::shared_ptr<TorchSession> const& session) {
-        std::erase_if(sessions_, [&](auto const& weak) {
-            std::shared_ptr<TorchSession> const other = weak.lock();
-            return other == nullptr || other == session;
-        });
+        remove(session.get());
         for (auto const& weak : sessions_) {
             if (std::shared_ptr<TorchSession> const other = weak.lock();
                 other != nullptr && !other->use().is_in_use()) {
@@ -40,10 +37,7 @@ class SessionStack {
     /// `session` is the innermost for a use of its own, such as an optimizer's step: inside none,
     /// and no other one lapses.
     void put_innermost(std::shared_ptr<TorchSession> const& session) {
-        std::erase_if(sessions_, [&](auto const& weak) {
-            std::shared_ptr<TorchSession> const other = weak.lock();
-            return other == nullptr || other == session;
-        });
+        remove(session.get());
         sessions_.push_back(session);
     }
 
@@ -70,6 +64,14 @@ class SessionStack {
     }
 
   private:
+    /// And those that have ended.
+    void remove(TorchSession const* session) {
+        std::erase_if(sessions_, [session](auto const& weak) {
+            std::shared_ptr<TorchSession> const other = weak.lock();
+            return other == nullptr || other.get() == session;
+        });
+    }
+
     std::vector<std::weak_ptr<TorchSession>> sessions_;
 };
 

@@ -41,10 +41,10 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// What Python makes an error of its own of: one line of JSON. `code`: `option`, which cannot be;
-/// `text`, an option's that cannot be read or asks for nothing; `state`, of the session.
-void refuse(char const* code, std::string_view option, std::string const& why) {
-    OrderedJson const error{{"code", code}, {"option", option}, {"why", why}};
+/// What Python makes an error of its own of: one line of JSON. `about`: `option`, whose value
+/// cannot be; `text`, an option's that cannot be read or asks for nothing; `state`, of the session.
+void refuse(char const* about, std::string_view option, std::string const& why) {
+    OrderedJson const error{{"about", about}, {"option", option}, {"why", why}};
     TORCH_CHECK_VALUE(false, json_line(error));
 }
 
@@ -52,15 +52,11 @@ void refuse(std::string_view option, std::string const& why) {
     refuse("option", option, why);
 }
 
-void refuse(BadOption const& bad) {
-    refuse(option_name(bad.option(), Face::python), bad.words(Face::python));
-}
-
-void refuse(OptionFault const& wrong) {
+void refuse(OptionFault const& fault) {
     refuse(
-        wrong.code == OptionFault::Code::refused ? "option" : "text",
-        option_name(wrong.option, Face::python),
-        with_option_names(wrong.why, Face::python)
+        is_of_text(fault.code) ? "text" : "option",
+        option_name(fault.option, Face::python),
+        words_of(fault, Face::python)
     );
 }
 
@@ -191,7 +187,7 @@ class SessionClass final : public torch::CustomClassHolder {
         try {
             session_ = Session::open(asked);
         } catch (BadOption const& bad) {
-            refuse(bad);
+            refuse(bad.fault());
         }
     }
 
@@ -207,7 +203,7 @@ class SessionClass final : public torch::CustomClassHolder {
         try {
             opened()->own(tensors, names, kinds_of(kinds));
         } catch (BadOption const& bad) {
-            refuse(bad);
+            refuse(bad.fault());
         }
     }
 
@@ -295,7 +291,7 @@ class SessionClass final : public torch::CustomClassHolder {
         try {
             opened()->write_timeline(file);
         } catch (BadOption const& bad) {
-            refuse(bad);
+            refuse(bad.fault());
         }
     }
 

@@ -27,11 +27,6 @@ namespace spillway {
 
 namespace {
 
-/// "1.0 MiB (1052672 bytes)": rounded sizes that differ may look alike.
-std::string with_bytes(std::int64_t size_bytes) {
-    return format_size(size_bytes) + " (" + std::to_string(size_bytes) + " bytes)";
-}
-
 /// Whether a Python Function asks for what it saved: under Python's lock, and without a lock of the
 /// node, which a getter of a node's attribute holds.
 bool is_python_function() {
@@ -56,6 +51,7 @@ TorchSession::TorchSession(
     SessionOptions const& options
 )
     : face_(options.face),
+      trained_is_given_(options.face == Face::python),
       opened_at_(options.opened_at),
       device_(std::move(device.device)),
       pool_limit_(std::move(device.pool_limit)),
@@ -170,8 +166,7 @@ void TorchSession::end_use() {
     if (use_.end() && !device_->is_host()) {
         end_cap();
     }
-    // A front that knows its model says at each step what it trains.
-    if (face_ == Face::python && !use_.is_in_use() && saved_.is_empty()) {
+    if (trained_is_given_ && !use_.is_in_use() && saved_.is_empty()) {
         gradients_.clear();
     }
 }
@@ -376,7 +371,7 @@ void TorchSession::own(
     std::vector<OwnedKind> const& kinds
 ) {
     owned_.add(tensors, names, kinds);
-    if (face_ != Face::python) {
+    if (!trained_is_given_) {
         gradients_.add(tensors);
     }
     {
@@ -389,10 +384,10 @@ void TorchSession::own(
     std::int64_t const limit = device_->limit_bytes();
     if (limit > 0 && outside_bytes >= limit) {
         throw BadOption(
-            "device_budget_bytes",
-            "parameters, gradients, buffers and optimizer state take " + with_bytes(outside_bytes) +
-                ", and the budget is " + with_bytes(limit) +
-                "; give more, as these stay on the device"
+            {.code = OptionCode::below_owned,
+             .option = "device_budget_bytes",
+             .number = outside_bytes,
+             .bound = limit}
         );
     }
     device_->charge(outside_bytes);

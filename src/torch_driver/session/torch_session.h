@@ -144,6 +144,9 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     [[noreturn]] void refuse(std::string const& why, Refusal refusal);
 
     Face const face_;
+    /// Each Recording and Update gets the parameters that are trained, from Python; else they are
+    /// among what `own` was given.
+    bool const trained_is_given_;
     std::string const opened_at_;
     std::shared_ptr<Device> device_;
     std::shared_ptr<void> pool_limit_;

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/units.h"
+#include "policy/catalog.h"
+#include "spillway/option.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+
+namespace spillway {
+
+namespace {
+
+constexpr std::array<std::string_view, 17> kCodeNames{
+    "not_a_size",        "not_a_whole_number", "not_a_toggle",  "zero",        "negative",
+    "below_least",       "unknown_choice",     "needs_other",   "not_writable", "loses_precision",
+    "not_deterministic", "has_no_effect",      "no_kernels",    "no_tier",     "below_owned",
+    "above_free",        "failed"};
+static_assert(kCodeNames.size() == static_cast<std::size_t>(OptionCode::failed) + 1);
+
+/// "1.0 MiB (1052672 bytes)": rounded sizes that differ may look alike.
+std::string with_bytes(std::int64_t size_bytes) {
+    return format_size(size_bytes) + " (" + std::to_string(size_bytes) + " bytes)";
+}
+
+std::string quoted(std::string const& given) {
+    return given.empty() ? "" : "'" + given + "' ";
+}
+
+std::string words_of_zero(OptionFault const& fault) {
+    ShareOf const share = find_option(fault.option)->share_of;
+    return fmt::format(
+        "'{}' must be greater than 0; write bytes, such as '16GiB'{}{}",
+        fault.given,
+        share == ShareOf::nothing ? "" : " or '80%'",
+        share == ShareOf::device_memory ? "; to only measure what training takes, give more than "
+                                          "it can take ('1TiB')"
+                                        : ""
+    );
+}
+
+std::string words_of_least(OptionFault const& fault) {
+    std::string_view const words = find_option(fault.option)->least_words;
+    return fmt::format(
+        "{} is less than {}",
+        fault.number,
+        words.empty() ? std::to_string(fault.bound) : std::string(words)
+    );
+}
+
+std::string words_of_choice(OptionFault const& fault) {
+    Option const& option = *find_option(fault.option);
+    return option.type == OptionType::policy
+               ? fmt::format(
+                     "unknown policy '{}'; choose from {}", fault.given, policy_names()
+                 )
+               : fmt::format(
+                     "unknown value '{}'; choose {}",
+                     fault.given,
+                     fmt::join(choices_of(option), " or ")
+                 );
+}
+
+std::string words_of_loss(OptionFault const& fault) {
+    std::string const what = fault.detail + "; pass `lossy` to allow it";
+    return quoted(fault.given) +
+           (fault.option == "policy" ? "quantizes what it moves: " : "cannot be used: ") + what;
+}
+
+/// With other options in backticks.
+std::string words_with_marks(OptionFault const& fault) {
+    switch (fault.code) {
+        case OptionCode::not_a_whole_number:
+            return fmt::format("'{}' is not a whole number", fault.given);
+        case OptionCode::not_a_toggle:
+            return fmt::format("'{}' is neither true nor false", fault.given);
+        case OptionCode::zero:
+            return words_of_zero(fault);
+        case OptionCode::negative:
+            return fmt::format("{} is negative", fault.number);
+        case OptionCode::below_least:
+            return words_of_least(fault);
+        case OptionCode::unknown_choice:
+            return words_of_choice(fault);
+        case OptionCode::needs_other:
+            return fmt::format("it needs `{}`, which is not set", fault.detail);
+        case OptionCode::loses_precision:
+            return words_of_loss(fault);
+        case OptionCode::not_deterministic:
+            return "lossy codecs cannot be used with deterministic algorithms, which torch is set "
+                   "to use";
+        case OptionCode::has_no_effect:
+            return (fault.given.empty() ? "" : quoted(fault.given) + "has no effect: ") +
+                   fault.detail;
+        case OptionCode::no_kernels:
+            return quoted(fault.given) + "cannot be used: " + fault.detail;
+        case OptionCode::no_tier:
+            return "what is encoded has nowhere to go: give an NVMe folder (`nvme`) or "
+                   "`host_budget_bytes`";
+        case OptionCode::below_owned:
+            return fmt::format(
+                "parameters, gradients, buffers and optimizer state take {}, and the budget is {}; "
+                "give more, as these stay on the device",
+                with_bytes(fault.number),
+                with_bytes(fault.bound)
+            );
+        case OptionCode::above_free:
+            return fmt::format(
+                "{} are asked for, but '{}' has {} free; ask for less, or leave it out",
+                format_size(fault.number),
+                fault.given,
+                format_size(fault.bound)
+            );
+        case OptionCode::not_a_size:
+        case OptionCode::not_writable:
+        case OptionCode::failed:
+            break;
+    }
+    return fault.detail;
+}
+
+}  // namespace
+
+std::string_view name_of(OptionCode code) {
+    return kCodeNames.at(static_cast<std::size_t>(code));
+}
+
+bool is_of_text(OptionCode code) {
+    return code <= OptionCode::zero;
+}
+
+std::string words_of(OptionFault const& fault, Face face) {
+    return with_option_names(words_with_marks(fault), face);
+}
+
+}  // namespace spillway
