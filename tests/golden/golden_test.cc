@@ -38,7 +38,11 @@ TEST(Golden, nouns_are_written_as_they_were_read) {
 }
 
 TEST(Golden, event_logs_are_written_as_they_were_read_and_replay) {
-    for (std::string const name : {"events.jsonl", "coded_events.jsonl", "refused_events.jsonl"}) {
+    for (std::string const name :
+         {"events.jsonl",
+          "coded_events.jsonl",
+          "continued_events.jsonl",  // begins between two steps, with the executor's state
+          "refused_events.jsonl"}) {
         std::istringstream stream(golden(name));
         Result<EventLog> const log = read_event_log(stream);
         ASSERT_TRUE(log.ok()) << name << ": " << log.error().message();
