@@ -89,12 +89,13 @@ void add_model(CLI::App& app, TrainOptions& options) {
     group.word(
         "--preset",
         options.preset,
-        "gpt2-124m, gpt2-345m, gpt2-774m, gpt2-1.5b or llama2-7b: sizes, which flags below change",
+        "sizes of gpt2-124m, gpt2-345m, gpt2-774m, gpt2-1.5b or llama2-7b; the flags below override "
+        "them",
         "NAME",
         "none: the demo's model"
     );
     group.word("--style", options.style, "gpt2 or llama2", "NAME", "the preset's, else gpt2");
-    group.whole("--layers", options.layers, "blocks", {1, kMostLayers}, "the preset's, else 6");
+    group.whole("--layers", options.layers, "transformer blocks", {1, kMostLayers}, "the preset's, else 6");
     group.whole(
         "--heads", options.heads, "attention heads", {1, kMostWidth}, "the preset's, else 8"
     );
@@ -136,7 +137,7 @@ void add_model(CLI::App& app, TrainOptions& options) {
         {1, kMostTokens},
         "1 with a preset, else 10"
     );
-    group.fraction("--dropout", options.dropout, "probability", {0.0, 1.0, true});
+    group.fraction("--dropout", options.dropout, "dropout probability", {0.0, 1.0, true});
 }
 
 void add_training(CLI::App& app, TrainOptions& options) {
@@ -148,7 +149,7 @@ void add_training(CLI::App& app, TrainOptions& options) {
         "PATH",
         "text on this machine, such as Python's library sources"
     );
-    group.whole("--steps", options.steps, "updates in all", {1, kMostSteps}, "20");
+    group.whole("--steps", options.steps, "optimizer updates in total", {1, kMostSteps}, std::to_string(options.steps));
     group.whole(
         "--validate-every",
         options.validate_every,
@@ -157,35 +158,35 @@ void add_training(CLI::App& app, TrainOptions& options) {
         {1, kMostSteps},
         "all text is trained on"
     );
-    group.whole("--seed", options.seed, "of weights, data order, dropout", {0, INT64_MAX}, "0");
+    group.whole("--seed", options.seed, "seed of weights, data order and dropout", {0, INT64_MAX}, std::to_string(options.seed));
     group.whole(
-        "--accumulate", options.accumulate, "micro-batches an update", {1, kMostTokens}, "1"
+        "--accumulate", options.accumulate, "micro-batches per update", {1, kMostTokens}, std::to_string(options.accumulate)
     );
     group.fraction(
         "--lr",
         options.learning_rate,
-        "learning rate after the warm-up; a cosine takes it to a tenth",
+        "learning rate after the warm-up; it decays to a tenth along a cosine",
         {0.0, 1e3}
     );
     group.whole(
-        "--warmup", options.warmup_steps, "updates of linear warm-up", {0, kMostSteps}, "10"
+        "--warmup", options.warmup_steps, "updates of linear warm-up", {0, kMostSteps}, std::to_string(options.warmup_steps)
     );
-    group.fraction("--weight-decay", options.weight_decay, "AdamW's, on matrices", {0.0, 1e3});
-    group.fraction("--beta1", options.beta1, "AdamW's", {0.0, 1.0, true});
-    group.fraction("--beta2", options.beta2, "AdamW's", {0.0, 1.0, true});
+    group.fraction("--weight-decay", options.weight_decay, "AdamW's weight decay, for matrices only", {0.0, 1e3});
+    group.fraction("--beta1", options.beta1, "AdamW's beta1", {0.0, 1.0, true});
+    group.fraction("--beta2", options.beta2, "AdamW's beta2", {0.0, 1.0, true});
     group.fraction(
         "--clip",
         options.clip,
-        "largest norm of the gradients, which are clipped to it; 0: no limit",
+        "clip gradients to this global norm; 0: do not clip",
         {0.0, 1e9}
     );
-    group.choice("--precision", options.precision, "bf16 is autocast", {"fp32", "bf16"});
+    group.choice("--precision", options.precision, "bf16 trains under autocast", {"fp32", "bf16"});
     group.whole(
         "--threads",
         options.threads,
-        "threads of torch's operators",
+        "threads that an operator may use",
         {1, 4096},
-        "as torch chooses: one a core"
+        "torch's default: one per core"
     );
 }
 
@@ -212,7 +213,8 @@ char const* type_name_of(OptionType type) {
     return "NAME";
 }
 
-/// A flag of the session's table. Sizes are read after the parsing: a share is of what others say.
+/// A flag of the session's table. Sizes are read after parsing: what a share is of depends on other
+/// flags.
 void add_session_flag(CLI::App& app, Option const& option, TrainOptions& options) {
     std::string const flag(option.flag);
     std::string const help =
@@ -277,7 +279,7 @@ void add_output(CLI::App& app, TrainOptions& options) {
     group.whole(
         "--checkpoint-every",
         options.checkpoint_every,
-        "also after every N updates",
+        "also write a checkpoint after every N updates",
         {1, kMostSteps},
         "only at the end"
     );
@@ -340,14 +342,14 @@ std::string why_not_together(CLI::App const& app) {
 }
 
 void read_sizes(TrainOptions& options) {
-    // Whose memory that is a share of, torch would have to say, and this program does not link it.
+    // Only torch knows the size of a GPU's memory, and this program does not link torch.
     SessionOptions& session = options.session;
     std::string const& budget = options.typed["device_budget_bytes"];
     if (budget.ends_with('%') && session.device != "cpu") {
         throw CLI::ValidationError(
             "--device-budget",
             "'" + budget + "' is a share of this machine's memory, not of --device " +
-                session.device + "'s; say how much, as in 16GiB"
+                session.device + "'s; give bytes, such as 16GiB"
         );
     }
     for (Option const& option : option_table()) {
