@@ -100,7 +100,7 @@ def bring(name: str, source: Source) -> None:
     """Leaves the sources in SOURCES/name, by the pip of the environment that is installed into."""
     if (SOURCES / name / source.header).exists():
         return
-    # A pip in a pip's build: without what the outer one tells its child.
+    # A pip inside a pip's build: without the variables that the outer one sets for its child.
     ours = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PEP517", "_PYPROJECT"))}
     with tempfile.TemporaryDirectory() as scratch:
         package = source.package.partition("==")[0]

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a session throws inside torch calls: torch's own errors, with what their words say as
-// numbers and codes.
+// What a session throws inside torch calls: torch's own errors, which also carry the facts of their
+// message as numbers and codes.
 #pragma once
 
 #include "base/phase.h"

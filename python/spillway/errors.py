@@ -18,7 +18,7 @@ class OptionError(Error, ValueError):
         self._why = why
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
-        return type(self), (self.option, self._why)  # of a worker process, say
+        return type(self), (self.option, self._why)  # pickled by a worker process, for example
 
 
 class BudgetError(OptionError, torch.OutOfMemoryError):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a session did, as the runtime tells it."""
+"""What a session did, as the runtime reports it."""
 
 import json
 from collections.abc import Iterator, Mapping

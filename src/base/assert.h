@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What cannot happen: a broken invariant ends the program and says where, in every build.
+// What cannot happen: a broken invariant prints its location and aborts, in every build.
 #pragma once
 
 namespace spillway {

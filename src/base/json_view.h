@@ -33,7 +33,7 @@ class JsonView {
     /// Refuses fields with other names: a mistyped name is no silent default.
     void only(std::initializer_list<std::string_view> keys) const;
 
-    /// The field `key` of this object tells the format's version: refuses all but `known`.
+    /// The field `key` of this object is the format's version: refuses all but `known`.
     void version(std::string_view key, std::int64_t known) const;
 
     [[nodiscard]] std::int64_t integer(std::int64_t least = 0, std::int64_t most = INT64_MAX) const;

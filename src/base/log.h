@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// One line to stderr for what a user must hear once. Not for data: reports carry that.
+// One line to stderr for what the user must see once. Not for data: reports carry that.
 #pragma once
 
 #include <string_view>

@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A mutex, its scoped locks and a condition variable whose use Clang checks (-Wthread-safety, run
-// by tools/check_locks.py), and the annotations that say what a mutex guards. Under other compilers
-// the annotations are nothing.
+// by tools/check_locks.py), and the annotations that specify what a mutex guards. Under other
+// compilers the annotations expand to nothing.
 //
 //   int x_ SPILLWAY_GUARDED_BY(mutex_);       read and written with `mutex_` held
 //   void f() SPILLWAY_REQUIRES(mutex_);       called with `mutex_` held; also on a lambda, after ()
 //   void g() SPILLWAY_EXCLUDES(mutex_);       called without it: it locks
 //
-// A class with no lock of its own says so in its Thread line; its owner's SPILLWAY_GUARDED_BY on
-// the member holds the contract.
+// A class with no lock of its own states that in its Thread line; the SPILLWAY_GUARDED_BY on its
+// owner's member is the contract.
 #pragma once
 
 #include <chrono>
@@ -71,7 +71,7 @@ class SPILLWAY_SCOPED_CAPABILITY MutexUnlock {
 };
 
 /// std::condition_variable for a Mutex that the caller holds. A predicate is called with the mutex
-/// held: as a lambda it says SPILLWAY_REQUIRES.
+/// held: a lambda has to be annotated SPILLWAY_REQUIRES.
 class ConditionVariable {
   public:
     void notify_one() noexcept { changed_.notify_one(); }

@@ -22,7 +22,7 @@ enum class Face : std::uint8_t {
 /// `cpp_name` itself where it is no option.
 [[nodiscard]] std::string_view option_name(std::string_view cpp_name, Face face);
 
-/// `words` with every "`member`" as the face says it: "`lossy`" is `lossy = true`, `lossy=True` or
+/// `words` with every "`member`" as `face` writes it: "`lossy`" is `lossy = true`, `lossy=True` or
 /// `--lossy`, "`nvme`" is `nvme`, `nvme=` or `--nvme`.
 [[nodiscard]] std::string with_option_names(std::string_view words, Face face);
 

@@ -19,7 +19,7 @@
 namespace spillway {
 
 enum class OptionType : std::uint8_t {
-    bytes,    ///< "600MiB"; where `Option::share_of` says of what, "80%"
+    bytes,    ///< "600MiB"; or "80%", where `Option::share_of` specifies of what
     rate,     ///< bytes a second: "2GB"
     integer,  ///< from `Option::least` on
     toggle,
@@ -50,7 +50,7 @@ struct Option {
     OptionMember member;
     std::string_view help;              ///< a clause
     std::string_view python_help = {};  ///< in Python; empty: as `help`
-    /// What holds when it is not given; empty: the member's default tells.
+    /// What applies when it is not given; empty: the member's default.
     std::string_view otherwise = {};
     std::string_view python_otherwise = {};  ///< in Python; empty: as `otherwise`
     std::string_view group = {};             ///< where --help shows its flag

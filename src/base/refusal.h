@@ -51,7 +51,7 @@ struct Refusal {
     std::int64_t freed_bytes = 0;   ///< of the used ones, what could leave
     std::int64_t needed_bytes = 0;  ///< the limit under which this allocation would have fitted
     std::int64_t held_bytes = 0;    ///< of saved tensors that something else holds
-    PoolRefusal host{};             ///< both told for NoRoom::pools_full
+    PoolRefusal host{};             ///< both set for NoRoom::pools_full
     PoolRefusal nvme{};
     // By the session, for its user; in no log.
     std::int64_t step = 0;
@@ -65,7 +65,7 @@ struct Refusal {
     bool operator==(Refusal const&) const = default;
 };
 
-/// What a user is told once, while the step goes on.
+/// What is reported to the user once, while the step goes on.
 enum class NoticeCode : std::uint8_t {
     pool_closed,  ///< `pool` takes no more in this step
     not_encoded,  ///< a value leaves as it is, since its codec refused it

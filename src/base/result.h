@@ -18,7 +18,7 @@ namespace spillway {
 
 struct Refusal;
 
-/// The kinds of failure that callers tell apart. Everything else is in the words.
+/// The kinds of failure that callers distinguish. Everything else is in the message.
 enum class Errc : std::uint8_t {
     bad_argument,    ///< a caller's value is not acceptable (a flag, a path, a size)
     bad_format,      ///< a file or text does not parse

@@ -30,7 +30,7 @@ struct SessionOptions {
     std::string flight_record = {};  ///< a file for the last steps' log, written when one fails
     std::string device = "cpu";      ///< "cpu", "cuda", "cuda:1"
     std::string timeline_file = {};  ///< a file for trace viewers, filled when the session closes
-    bool keep_timeline = false;      ///< keeps it for `write_timeline`, and what `explain` tells
+    bool keep_timeline = false;      ///< keeps it for `write_timeline`, and what `explain` needs
     bool lossy = false;  ///< without it nothing ever loses a bit, and what would is refused
     /// In place of the policy's own, separated by commas: "affine4" for the classes that may lose
     /// something unnamed, "attention=affine8:group=64" for one (docs/lossy.md), "all=lossless".

@@ -35,7 +35,7 @@ void write_header(Encoding const& encoding, BlockHeader const& header, std::span
 /// Fails   Errc::corrupt: a byte is not what it was when the block was sealed
 [[nodiscard]] Result<void> check_block(Encoding const& encoding, std::span<std::byte const> coded);
 
-/// "affine4 of 1000 f32", as errors say it.
+/// "affine4 of 1000 f32": how error messages name it.
 [[nodiscard]] std::string subject_of(Encoding const& encoding);
 /// "affine4 of 1000 f32: what".
 [[nodiscard]] Error corrupt_block(Encoding const& encoding, std::string_view what);

@@ -89,11 +89,11 @@ struct Encoding {
     std::uint64_t seed
 );
 
-/// Fills `raw` from a coded block of this very encoding, as long as `encode` said; of `lossless`
-/// there may be more room behind it.
+/// Fills `raw` from a coded block of exactly this encoding, with the size that `encode` returned;
+/// `coded` may be longer for `lossless`.
 ///
 /// Fails   Errc::corrupt: the header, the size or the checksum is not what `encode` wrote. `raw` is
-///         not to be used then
+///         must not be used then
 [[nodiscard]] Result<void> decode(
     Encoding const& encoding, std::span<std::byte const> coded, std::span<std::byte> raw
 );

@@ -191,7 +191,7 @@ Parts<Byte> parts_of(Layout const& layout, std::span<Byte> coded) {
         coded.subspan(static_cast<std::size_t>(layout.codes_offset()))};
 }
 
-/// Fills the parts and tells the header of them. Returns the first element that cannot be coded.
+/// Fills the parts and their header fields. Returns the first element that cannot be encoded.
 std::int64_t encode_parts(
     Kernels const& kernels,
     Encoding const& encoding,
@@ -224,7 +224,7 @@ std::int64_t encode_parts(
     return bad;
 }
 
-/// Whether the parts are what the header says, and, where they are, what they decode to.
+/// Decodes the parts into `raw`. Returns whether they match the header.
 bool decode_parts(
     Kernels const& kernels,
     Encoding const& encoding,

@@ -14,7 +14,7 @@
 
 namespace spillway::lanes {
 
-// Rules of groups: from a number to a code and back. `kRounds`: by random numbers, if told to.
+// How each kind of group turns a number into a code, and back. `kRounds`: may round at random.
 
 struct Affine {
     static constexpr bool kRounds = true;

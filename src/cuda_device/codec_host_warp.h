@@ -41,7 +41,7 @@ class HostWarp {
         each([&](int lane) { found = found || flags[lane]; });
         return found;
     }
-    /// Tells the least element.
+    /// Reports the least element.
     void refuse(Each<std::int64_t> const& elements) const {
         each([&](int lane) {
             auto const dtype = static_cast<std::uint64_t>(elements[lane]);

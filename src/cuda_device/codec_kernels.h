@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Encode and decode of coded blocks on a GPU, with the bits of the scalar codecs. The kernels write
-// and read the block's ranges and codes where layout.h says; its header is the host's:
-// XXH3 is one chain of sums, which a GPU would walk at a fraction of its rate, and a block passes
-// host memory on its way to every tier. There `seal_block` (codec/block.h) sums what came off the
-// device, and `check_block` finds every byte that changed from then on, before it goes back.
+// Encodes and decodes blocks on a GPU, bit for bit as the scalar codecs do. The kernels write and
+// read the block's ranges and codes at the offsets that layout.h defines. The header is left to the
+// host: XXH3 is one chain of sums, which a GPU would walk at a fraction of its rate, and a block
+// passes through host memory on its way to every tier. There `seal_block` (codec/block.h) sums what
+// came off the device, and `check_block` finds every byte that changed from then on, before the
+// block goes back.
 #pragma once
 
 #include "base/result.h"

@@ -12,8 +12,8 @@
 
 namespace spillway {
 
-/// What a CUDA call returned. The error says "`what`: CUDA's words (CUDA's name)" and what to do,
-/// where that is known; CUDA forgets it, so that whoever asks next does not take it for its own.
+/// The outcome of a CUDA call. The error reads "`what`: CUDA's message (CUDA's name)", and what to
+/// do where that is known. CUDA's last error is cleared, so that a later check does not report it.
 ///
 /// Fails   Errc::unsupported (no GPU, or no driver that fits), Errc::out_of_memory,
 ///         Errc::bad_argument, Errc::io (all else)

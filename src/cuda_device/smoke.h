@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The smallest kernel that can be wrong: it tells whether code that was compiled here runs on the
-// GPU that is there, before anything else is blamed.
+// The smallest kernel that can fail: it shows whether code that was compiled here runs on the GPU
+// that is present, before anything else is blamed.
 #pragma once
 
 #include "base/result.h"

@@ -26,7 +26,7 @@ enum class CommandKind : std::uint8_t {
     drop,     ///< the saved graph lets the value's device bytes go
     wait,     ///< the host waits for the fences in `after`
     raise,    ///< the event that this answers fails, with the Refusal in `message`
-    note,     ///< tell the user the Notice in `message`, once
+    note,     ///< report the Notice in `message` to the user, once
 };
 
 [[nodiscard]] std::string_view name_of(CommandKind kind);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What the executor is told. Program events come from the thread that trains, in program order, and
-// get a reply; queued events come from any thread and only open gates. Text form:
+// What is reported to the executor. Program events come from the thread that trains, in program
+// order, and get a reply; queued events come from any thread and only open gates. Text form:
 // docs/formats/events.md.
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace spillway {
 
-/// The device pool as its allocator counts it, told with every program event.
+/// The device pool as its allocator counts it, reported with program events.
 struct Usage {
     std::int64_t used_bytes = 0;  ///< allocated now
     std::int64_t peak_bytes = 0;  ///< highest since the last program event

@@ -42,7 +42,7 @@ struct LogHeader {
 
 using LogEntry = std::variant<Event, Command>;
 
-/// What a run told its executor and what it answered: each event, then the commands of its reply.
+/// The events that a run reported to its executor, each followed by the commands of its reply.
 struct EventLog {
     ExecutorOptions options;
     std::vector<LogEntry> entries;

@@ -35,7 +35,7 @@ std::vector<Event> one_of_each() {
         Dropped{ValueId{3}}};
 }
 
-/// What a small run told its executor, and what it answered.
+/// What a small run reported to its executor, and the replies.
 EventLog recorded() {
     EventLog log;
     log.options = {ChooserKind::online, 1000, 0, 1000, 900};

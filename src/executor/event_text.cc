@@ -19,7 +19,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// docs/formats/events.md says what changed with each.
+/// docs/formats/events.md lists what changed with each version.
 constexpr std::int64_t kEventsVersion = 2;
 
 /// Sums over a whole log stay far from overflow.

@@ -24,7 +24,7 @@
 
 namespace spillway {
 
-/// What the ledger says now, for reports and tests.
+/// What the ledger holds now, for reports and tests.
 struct LedgerView {
     std::int64_t held_bytes = 0;  ///< device bytes of saved values, returning ones included
     std::int64_t leaving_bytes =
@@ -43,8 +43,8 @@ struct LedgerView {
 ///     `AboutToWrite`: then it leaves again only by another store.
 ///  4. Optional loads never eat the demand reserve (the largest coming floor seen so far).
 ///  5. Under any plan, also an empty or a random one, 1 to 4 hold.
-///  6. A value with a code is encoded before its store and decoded after its load; where 1 and 3
-///     say load, that is the decode. After an encode that failed it leaves as it is.
+///  6. A value with a code is encoded before its store and decoded after its load; "load" in
+///     1 and 3 is then the decode. A value whose encode failed leaves as it is.
 ///
 /// Thread  not thread-safe: the session's one mutex guards it
 /// Order   replies are executed in order; commands of different lanes overlap unless `after` says
@@ -60,17 +60,17 @@ class Executor {
     [[nodiscard]] std::vector<Command> on(Event const& event);
 
     [[nodiscard]] LedgerView ledger() const;
-    /// The most device bytes that an answer granted: what the event told to be in use, less what
-    /// the answer drops, more what it lets return or be allocated.
+    /// The most device bytes that a reply granted: those in use, as the event reported, less what
+    /// the reply drops, plus what it lets return or be allocated.
     [[nodiscard]] std::int64_t granted_peak_bytes() const { return granted_peak_bytes_; }
     /// What a fresh executor needs to go on from here; nothing while a value lives, something is in
     /// flight, or a plan was given.
     [[nodiscard]] std::optional<ExecutorState> state() const;
     /// No value has a copy away, not even one under way.
     [[nodiscard]] bool all_on_device() const { return ledger_.is_empty(); }
-    /// A save of that advice after which the device holds `used_bytes` changes no answer: it may be
-    /// told later, or never if it is dropped before. True while nothing is away, no store would
-    /// start and no value waits to leave at once.
+    /// Whether a save with that advice, after which the device holds `used_bytes`, changes no reply
+    /// and so may be reported later, or never if it is dropped first. True while nothing is away,
+    /// no store would start and no value waits to leave at once.
     [[nodiscard]] bool may_report_later(std::int64_t used_bytes, Advice advice = Advice::when_asked)
         const {
         return room_.may_report_later(used_bytes, advice);
@@ -109,7 +109,7 @@ class Executor {
     std::int64_t allowed_bytes_ = 0;      ///< the allocation that this reply lets happen
     std::int64_t granted_peak_bytes_ = 0;
     bool in_backward_ = false;
-    bool ordered_ = false;  ///< the engine told its order for this backward
+    bool ordered_ = false;  ///< the engine reported its order for this backward
     bool plan_given_ = false;
 };
 

@@ -43,7 +43,7 @@ struct ExecutorState {
     std::int64_t floor_peak_bytes = 0;       ///< the highest in this step
     std::int64_t last_floor_peak_bytes = 0;  ///< in the step before
     bool in_backward = false;
-    std::vector<Pool> reported_full;  ///< pools of which the user was told that they take no more
+    std::vector<Pool> reported_full;  ///< pools already reported to the user as taking no more
 
     bool operator==(ExecutorState const&) const = default;
 };

@@ -33,7 +33,7 @@ class Ledger {
           capacity_bytes_(budget_bytes_),
           reported_full_(reported_full.begin(), reported_full.end()) {}
 
-    /// Grants `size_bytes` of `pool` for one value, or says no.
+    /// Grants `size_bytes` of `pool` for one value; false: it refuses.
     [[nodiscard]] bool take(Pool pool, std::int64_t size_bytes) {
         std::int64_t& used = used_bytes_[at(pool)];
         if (used + size_bytes > capacity_bytes_[at(pool)] || is_too_large(pool, size_bytes)) {
@@ -50,8 +50,8 @@ class Ledger {
         used_bytes_[at(pool)] -= size_bytes;
         SPILLWAY_ASSERT(used_bytes_[at(pool)] >= 0, "a pool gets back only what it gave");
     }
-    /// The place refused a store: nothing more than what is there goes in. True: the user is to be
-    /// told, for the first time.
+    /// The place refused a store: the pool takes no more than it has. True: the user has not been
+    /// notified of it yet.
     [[nodiscard]] bool close(Pool pool, std::string const& why) {
         capacity_bytes_[at(pool)] = used_bytes_[at(pool)];
         why_closed_.emplace(pool, why);

@@ -15,8 +15,8 @@ namespace spillway {
 
 namespace {
 
-/// Stores start this share of the limit before room is needed, so that a drop finds them ended:
-/// a choice; bench-step tells the stalls that it leaves (stall_store_s_per_step).
+/// Stores start this share of the limit before room is needed, so that they have ended when a drop
+/// needs them: a tuning choice; bench-step reports the stalls that remain (stall_store_s_per_step).
 constexpr std::int64_t kStoreAheadShare = 8;
 
 /// Read-ahead leaves this share of the limit beside the demand reserve, for what no step showed.
@@ -33,8 +33,9 @@ std::int64_t Room::store_ahead_bytes() const {
            std::max(options_.device_bytes / kStoreAheadShare, floor_.may_rise_bytes());
 }
 
-/// Half the limit, so that what is told at last still finds time to leave; a plan may want a store
-/// at once. What is to leave at once waits for a `Point`, which no quiet save brings.
+/// Half the limit, so that values that are reported late still have time to leave; never with a
+/// plan, which may want a store at once. A value that is to leave at once waits for a `Point`,
+/// which no quiet save brings.
 bool Room::may_report_later(std::int64_t used_bytes, Advice advice) const {
     std::int64_t const limit = options_.device_bytes;
     return options_.chooser != ChooserKind::planned && advice != Advice::at_once &&
@@ -177,7 +178,7 @@ void Room::refuse(Short const& event, std::int64_t freed_bytes) {
         .used_bytes = event.usage.used_bytes,
         .limit_bytes = options_.device_bytes,
         .freed_bytes = freed_bytes,
-        // Whole pages: a limit is rounded down to them, and what is told here may become one.
+        // Whole pages: limits are rounded down to them, and this number may become one.
         .needed_bytes =
             round_up(event.usage.used_bytes - freed_bytes + event.size_bytes, kPageBytes)};
     ValueId held;

@@ -18,7 +18,7 @@
 
 namespace spillway {
 
-/// Values, ids and commands are as Note [What the executor promises] says.
+/// Values, ids and commands follow Note [What the executor promises].
 ///
 /// Thread  not thread-safe; owned by one executor, which also owns what it is given
 class Transfers {

@@ -24,8 +24,8 @@ struct CodecSpeed {
 };
 
 struct CodecSpeeds {
-    std::int64_t tensor_bytes = 0;    ///< float32, whose encoded size is told
-    std::int64_t measured_bytes = 0;  ///< float32, that the rates are of
+    std::int64_t tensor_bytes = 0;    ///< float32, whose encoded size is given
+    std::int64_t measured_bytes = 0;  ///< float32, which the rates were measured on
     double copy_bytes_per_s = 0;      ///< memcpy's, one core
     std::vector<CodecSpeed> codecs;
 

@@ -45,7 +45,7 @@ struct ArenaUsage {
 ///
 /// Bound   used <= resident <= limit at every moment. Without a limit, resident <= the most that
 ///         was ever in use: fragmentation costs nothing. (Where the system refuses to split a
-///         mapping, a huge page may stay whole; that is said)
+///         mapping, a huge page may stay whole, which is logged)
 /// Thread  every function may be called from any thread; a block may be freed from any thread
 /// Order   the memory stays mapped while a block lives, also after the last handle is gone. A
 ///         forked child goes on with a copy of its own

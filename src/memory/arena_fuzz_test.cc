@@ -44,7 +44,7 @@ std::int64_t some_size(Random& random, std::int64_t limit_bytes) {
     }
 }
 
-// What an arena should say. Writes a mark to both ends of a block and to every page of it.
+// What an arena should report. Writes a mark to both ends of a block and to every page of it.
 class Model {
   public:
     explicit Model(std::int64_t limit_bytes)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // What the runtime needs of a device: bytes under a limit, streams that do work in order, events
-// that say how far a stream has come, and copies.
+// that show how far a stream has come, and copies.
 #pragma once
 
 #include "base/ids.h"
@@ -64,8 +64,8 @@ class Device {
     [[nodiscard]] virtual std::int64_t size_of(void const* block) const = 0;
 
     [[nodiscard]] virtual DeviceUsage usage() const = 0;
-    /// Memory of the device that is in no such block and not kept for one: the context of this
-    /// process, and what others took. 0 where the device does not tell.
+    /// Device memory that is in no such block and not kept for one: the context of this process,
+    /// and what others took. 0 where the device does not report it.
     [[nodiscard]] virtual std::int64_t other_bytes() const { return 0; }
     /// The `used_bytes` of `usage`, for those who ask often.
     [[nodiscard]] virtual std::int64_t used_bytes() const { return usage().used_bytes; }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The limits of host memory, as /proc and the cgroup file systems tell them.
+// Reads the limits of host memory from /proc and the cgroup file systems.
 #include "base/units.h"
 #include "memory/host_memory.h"
 

@@ -34,7 +34,7 @@ class HostMemory {
     HostMemory& operator=(HostMemory&& other) noexcept;
     ~HostMemory() { reset(); }
 
-    /// Says that `locked_bytes` of these bytes are now locked (pinned). `unlock` runs before the
+    /// Records that `locked_bytes` of these bytes are now locked (pinned). `unlock` runs before the
     /// memory is given back.
     ///
     /// Order   once; the caller has locked them
@@ -71,11 +71,11 @@ struct HostLimits {
     /// The cgroup, among this process's own and those above it, with the least room left.
     std::int64_t cgroup_limit_bytes = kUnlimited;
     std::int64_t cgroup_used_bytes = 0;  ///< without the file cache, which goes when asked for
-    std::string cgroup;                  ///< the file that says the limit
+    std::string cgroup;                  ///< the file that holds the limit
     /// RLIMIT_MEMLOCK. It binds mlock and io_uring's buffers; a CUDA driver pins past it.
     std::int64_t memlock_bytes = kUnlimited;
 
-    /// What this process may ever have; kUnlimited where nothing says.
+    /// The most that this process may ever have; kUnlimited where no limit is known.
     [[nodiscard]] std::int64_t most_bytes() const;
     /// What is left of it now.
     [[nodiscard]] std::int64_t left_bytes() const;
@@ -94,8 +94,7 @@ struct HostLimits {
 ///         Errc::out_of_memory (more than is left there now)
 [[nodiscard]] Result<void> check_host_budget(std::int64_t asked_bytes, HostLimits const& limits);
 
-/// What to say of RLIMIT_MEMLOCK where `asked_bytes` could not be locked; empty where it allows
-/// them.
+/// Advice about RLIMIT_MEMLOCK where `asked_bytes` could not be locked; empty where it allows them.
 [[nodiscard]] std::string memlock_advice(std::int64_t asked_bytes, HostLimits const& limits);
 
 }  // namespace spillway

@@ -67,7 +67,7 @@ TEST(HostMemoryTest, a_forked_child_does_not_see_it) {
     int ends[2];
     ASSERT_EQ(::pipe(ends), 0);
     pid_t const child = ::fork();
-    if (child == 0) {  // write() reads the memory, and says so where there is none
+    if (child == 0) {  // write() reads the memory, and fails where there is none
         ::_exit(::write(ends[1], memory->bytes().data(), 1) < 0 ? 0 : 1);
     }
     int status = -1;

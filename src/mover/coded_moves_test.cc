@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The mover's encodes and decodes, by hand-made commands on real tiers that go wrong when told.
+// The mover's encodes and decodes, by hand-made commands on real tiers with injected faults.
 #include "base/units.h"
 #include "memory/cpu_device.h"
 #include "mover/mover.h"

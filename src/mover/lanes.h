@@ -53,7 +53,7 @@ struct Move {
     StreamEventRef half_ended{};
     StreamEventRef half_begun{};
     StreamEventRef copied{};
-    /// What the device said to a part of it; it fails when what was enqueued has passed.
+    /// The device's error for a part of it; the move fails once what was enqueued has passed.
     std::optional<Error> refusal{};
     Interval on_tier{};  ///< as Completion's
     Interval on_stream{};

@@ -318,8 +318,8 @@ void Mover::start_all() {
     }
 }
 
-/// Nobody tells that a copy has passed: where there are some, it is looked for. A wait past its
-/// limit names both: who waits, and for what.
+/// Nobody is notified when a copy has passed, so this polls where there are copies. A wait past its
+/// limit logs who waits, and for what.
 std::int64_t Mover::wait_until(char const* who, std::function<bool()> const& condition) {
     if (condition()) {
         return 0;

@@ -15,7 +15,7 @@ namespace spillway {
 inline constexpr std::chrono::milliseconds kPatience{30'000};
 
 struct MoverOptions {
-    /// A wait that is longer goes on, and says who waits for what.
+    /// A longer wait is logged, with who waits for what, and continues.
     std::chrono::milliseconds patience = kPatience;
     /// Memory that the device copies to and from, for tiers without memory of their own. What is
     /// longer cannot go there.
@@ -28,8 +28,8 @@ struct MoverOptions {
     std::shared_ptr<DeviceCoder> coder = nullptr;
     /// The share of the cores that encode and decode; 0: whoever starts a command does.
     int codec_threads = 1;
-    /// Completions tell from when to when, and stalls of streams are kept. Costs two looks at a
-    /// clock for each move.
+    /// Completions carry start and end times, and stalls of streams are recorded. Costs two clock
+    /// reads per move.
     bool measure = false;
     /// False: what waits is started by whoever calls. For tests that must be repeatable.
     bool own_thread = true;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The mover against a tier that does nothing until it is told. Devices with streams: tests/late.
+// The mover against a tier that completes nothing until asked. Devices with streams: tests/late.
 #include "mover/mover.h"
 
 #include "base/units.h"
@@ -21,7 +21,7 @@
 namespace spillway {
 namespace {
 
-// Keeps every store and load until `finish`. Blocks are told apart by their size.
+// Holds every store and load until `finish`. Blocks are distinguished by their size.
 class ManualTier final : public Tier {
   public:
     ~ManualTier() override { EXPECT_EQ(rooms_, 0) << "rooms are handed back before the tier goes"; }

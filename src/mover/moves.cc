@@ -118,7 +118,7 @@ std::optional<Outside> Moves::start_next(std::size_t lane) {
     if (!failure) {
         return start(*move);
     }
-    // What a load says for itself is what whoever waits for its decode is to hear.
+    // A decode whose load failed reports the load's own error, not that it was cancelled.
     bool const is_own = move->work == SideWork::decode && names(move->after, failure->first);
     Error const error = is_own ? failure->error : cancelled(*failure);
     end(move->fence, error, std::move(failure));

@@ -92,10 +92,10 @@ class Moves {
     [[nodiscard]] std::vector<Ended> take_ended() { return std::exchange(ended_, {}); }
     [[nodiscard]] std::int64_t ended_count() const { return std::ssize(ended_); }
 
-    /// What happened since the last call that a thread of the mover's may wait for.
+    /// What happened since the last call that a thread of the mover's may be waiting for.
     struct News {
         bool ended = false;    ///< or came so far that streams can wait for it
-        bool started = false;  ///< something that nobody tells the end of, but StreamCopies
+        bool started = false;  ///< something whose end only StreamCopies notices
     };
     [[nodiscard]] News take_news() { return std::exchange(news_, {}); }
 

@@ -20,9 +20,9 @@
 
 namespace spillway {
 
-/// Streams: 0 compute, 1 copy out, 2 copy in, 3 encode, 4 decode. Each event is a number, counted
-/// from 1; `passed_to` says which have passed, and between two of them are as many microseconds as
-/// numbers.
+/// Streams: 0 compute, 1 copy out, 2 copy in, 3 encode, 4 decode. Events are numbered from 1; those
+/// up to `passed_to` have passed, and the time between two of them, in microseconds, is the
+/// difference of their numbers.
 class SteppedDevice final : public Device, public DeviceCoder {
   public:
     std::int64_t passed_to = 0;

@@ -17,8 +17,8 @@ namespace {
 /// What staging is cut into: a page, as direct I/O wants it.
 constexpr std::int64_t kStagingUnitBytes = 4096;
 
-/// Devices tell times between events as 32-bit floats of milliseconds: within this, to a
-/// microsecond.
+/// Devices report the time between two events as a 32-bit float in milliseconds: up to this long it
+/// is accurate to a microsecond.
 constexpr std::int64_t kLongestSinceBaseNs = 10'000'000'000;
 
 }  // namespace

@@ -29,8 +29,7 @@ class StreamCopies {
     static constexpr std::size_t kQueues = 3;
 
     /// `lanes`: where the moves are. `staging`: memory that copies go through where a tier has none
-    /// of its own. `measure`: moves are told when they were on a stream, and stalls are kept. All
-    /// outlive it.
+    /// of its own. `measure`: records when moves were on a stream, and stalls. All outlive it.
     StreamCopies(Device& device, Lanes& lanes, std::span<std::byte> staging, bool measure);
 
     /// How far the streams of a move's bytes are now: what its copy has to wait for. The move's

@@ -23,7 +23,7 @@ struct Policy {
     bool is_lossy = false;        ///< it has to be allowed with `lossy`
     /// How tensors of a class leave, as `parse_codec` reads it; null: all as they are.
     std::string_view (*codec_of)(TensorClass) = nullptr;
-    /// What it says of each save; null: what is needed last leaves first, when the budget asks.
+    /// Makes its rule for each save; null: what is needed last leaves first, when the budget asks.
     std::unique_ptr<OnlineRule> (*make_rule)() = nullptr;
 };
 

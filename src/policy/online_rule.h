@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a policy without a plan says of each saved value, while the chooser `online` decides when it
-// moves.
+// The rule by which a policy without a plan treats each saved value, while the chooser `online`
+// decides when it moves.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class OnlineRule {
     virtual void backward_begins(std::int64_t compute_ns) = 0;
     /// Backward has asked for a saved value.
     virtual void needs(std::int64_t compute_ns) = 0;
-    /// What was measured until now. Told where a forward begins, while `is_measuring`.
+    /// What was measured until now. Called where a forward begins, while `is_measuring`.
     virtual void set_rates(MoveRates const& rates) = 0;
     [[nodiscard]] virtual bool is_measuring() const = 0;
     /// Whether a forward's value that is saved now stays while it can; else it leaves at once.

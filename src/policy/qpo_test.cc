@@ -109,7 +109,7 @@ struct Training {
         qpo.backward_begins(now_ns);
         now_ns += 200 * saves * slowness;
         qpo.needs(now_ns);
-        now_ns += 5000;  // an update, which is not told
+        now_ns += 5000;  // an update, which is not reported
         return kept;
     }
 

@@ -98,7 +98,7 @@ void add_memory(OrderedJson& events, Timeline const& timeline) {
     }
 }
 
-/// The moment after which nothing is told.
+/// The last time in the timeline.
 std::int64_t end_of(Timeline const& timeline) {
     std::int64_t end_ns = timeline.marks.back().at_ns;
     for (Span const& span : timeline.spans) {

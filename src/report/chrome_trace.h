@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A timeline for trace viewers (Perfetto, chrome://tracing): JSON Object Format of the Trace Event
-// Format. One way only. docs/formats/timeline.md says what becomes what.
+// Format. Export only. docs/formats/timeline.md describes the mapping.
 #pragma once
 
 #include "timeline/timeline.h"

@@ -64,8 +64,8 @@ struct Report {
     std::int64_t device_resident_bytes =
         0;  ///< reserved now: allocated, and cached by the allocator
     std::int64_t device_resident_peak_bytes = 0;  ///< the most of it
-    /// Taken on the device by what no allocator counts: the context of this process, and other
-    /// processes. 0 where the device does not tell, and on the CPU.
+    /// Device memory that no allocator counts: the context of this process, and other processes. 0
+    /// on the CPU, and where the device does not report it.
     std::int64_t device_other_bytes = 0;
     /// The most that an answer of the executor granted; below the peak where the limit was far.
     std::int64_t ledger_peak_bytes = 0;
@@ -81,7 +81,7 @@ struct Report {
 
     std::int64_t stall_store_ns = 0;  ///< compute waited for a store to end
     std::int64_t stall_load_ns = 0;   ///< compute waited for a load to end
-    /// Those two told apart another way, and admission beside them.
+    /// Those two broken down by cause instead, with admission added.
     std::array<std::int64_t, kStallCauses> stall_by_cause_ns{};
     std::int64_t store_busy_ns = 0;  ///< time with a store in flight on a tier, summed over tiers
     std::int64_t load_busy_ns = 0;

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Saves that the executor has not been told of. While the device is less than half full and nothing
-// is away there is nothing to decide, so saves only queue here; most are dropped before anybody
-// asks.
+// Saves that were not reported to the executor yet. While the device is less than half full and
+// nothing is away there is nothing to decide, so saves only queue here; most are dropped before
+// they have to be reported.
 #pragma once
 
 #include "base/ids.h"
@@ -31,7 +31,7 @@ class Backlog {
     /// The value leaves as it is. Whether a lossy codec was to encode it; nothing: it is not here
     /// with a codec.
     std::optional<bool> goes_raw(ValueId value);
-    /// True when the value was here; it never will be told of then.
+    /// True: the value was here, and will never be reported.
     bool drop(ValueId value);
     /// Hands over what is left, by value, and is empty afterwards.
     [[nodiscard]] std::vector<Save> take();

@@ -49,9 +49,9 @@ struct Measures {
     std::function<Report()> report;
 };
 
-/// What leaves when asked, by a table. A lossless codec is on trial: a class whose first blocks did
-/// not shrink by a tenth, or that was encoded slower than the link takes bytes, leaves as it is
-/// from the next phase on, which is said.
+/// Values leave when asked, with the codecs of a table. A lossless codec is on trial: a class whose
+/// first blocks did not shrink by a tenth, or that was encoded slower than the link takes bytes,
+/// leaves as it is from the next phase on, which is logged.
 class CodecRule : public SaveRule {
   public:
     CodecRule(CodecTable const& table, Measures measures);
@@ -89,8 +89,8 @@ class PolicyRule final : public CodecRule {
     std::unique_ptr<OnlineRule> const rule_;
 };
 
-/// What is said against a lossless codec whose blocks so far were those of `row`, on a link that
-/// takes `link` bytes a second (0: not known); empty where nothing is.
+/// The reason to stop using a lossless codec whose blocks so far were those of `row`, on a link
+/// that takes `link` bytes a second (0: not known); empty: there is none.
 [[nodiscard]] std::string against_lossless(CodecReport const& row, double link);
 
 /// What a policy's rule reads of what was done so far.

@@ -45,7 +45,7 @@ class CommandRunner {
 
     /// All of a reply, in order, also after one has failed.
     ///
-    /// Fails   the first error that the program has to hear of: of a `bind` or a `raise`
+    /// Fails   the first error that must reach the program: of a `bind` or a `raise`
     [[nodiscard]] Result<void> run(std::vector<Command> const& commands);
     /// Queues what the mover ended. The mover lets go of tensors here, and may start a transfer.
     void collect();

@@ -34,8 +34,8 @@ class Driver {
     /// storage. The driver owns it from here on.
     virtual void bind(ValueId value, void* memory) = 0;
 
-    /// Values that only the saved graph holds now and that were not told so before (or were handed
-    /// out since). Looks at `at_most` candidates.
+    /// Values that only the saved graph holds now and that were not returned before, or were handed
+    /// out since. Checks `at_most` candidates.
     [[nodiscard]] virtual std::vector<ValueId> newly_unshared(std::size_t at_most) = 0;
 
     /// Asked before the session's own values leave for an allocation of `size_bytes`: where another

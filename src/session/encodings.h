@@ -34,7 +34,7 @@ class Encodings {
     /// of all of the value or not one that the device takes.
     [[nodiscard]] SavedAs possible(SavedAs const& asked, ValueId value, std::int64_t size_bytes);
 
-    /// The event of a save that the executor is told now.
+    /// The event for a save that is reported to the executor now.
     [[nodiscard]] Saved event_of(Backlog::Save save, Usage usage);
     /// Of a value that the executor knows; nothing: it goes as it is.
     [[nodiscard]] std::optional<SavedAs> of(ValueId value) const;

@@ -20,7 +20,7 @@ class FlightRecorder {
   public:
     /// Keeps this step, and so many whole ones before it.
     static constexpr std::size_t kStepsBefore = 2;
-    /// Events and commands; a recording that grows longer ends there, and says so.
+    /// Events and commands; a recording that grows longer ends there, which is logged.
     static constexpr std::size_t kMostEntries = 500'000;
 
     explicit FlightRecorder(ExecutorOptions const& options) : options_(options) {

@@ -25,8 +25,8 @@ struct History {
     bool was_refused = false;    ///< a codec could not give it back
 };
 
-/// Histories of the last values; ids are in the order of their saving. A session that is entered
-/// for a whole training, and never told of a step, has no end of them.
+/// Histories of the latest values; ids are in the order of saving. A session that is entered for a
+/// whole training, and in which no step is ever reported, would otherwise keep ever more of them.
 ///
 /// Thread  not thread-safe; its owner's mutex guards it
 class Histories {

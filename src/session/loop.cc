@@ -84,7 +84,7 @@ Result<void> Loop::open_log() {
     return {};
 }
 
-/// The device pool now, as the executor may know it: saves that it was not told of are no floor.
+/// The device pool now, as the executor is to see it: unreported saves do not count as floor.
 Usage Loop::usage() {
     sort_dropped();  // their bytes are free already
     std::int64_t const peak = accounting_.take_peak();
@@ -124,7 +124,7 @@ void Loop::take_queued(std::vector<Command>& commands) {
     }
 }
 
-/// Values that ended leave the backlog; of those that the executor knows it is to be told.
+/// Values that ended leave the backlog; the executor is notified of those that it knows.
 void Loop::sort_dropped() {
     if (!any_dropped_.load()) {
         return;
@@ -158,7 +158,7 @@ bool Loop::may_report_later(std::int64_t size_bytes, SavedAs const& as) const {
     return executor_.may_report_later(device_->used_bytes() + size_bytes, as.advice);
 }
 
-/// What queued events and untold saves are answered by, before a program event.
+/// The replies to queued events and unreported saves, before a program event.
 std::vector<Command> Loop::catch_up() {
     std::vector<Command> commands;
     take_queued(commands);
@@ -170,12 +170,12 @@ Result<void> Loop::execute(std::vector<Command> const& commands) {
     Result<void> outcome = runner_.run(commands);
     if (!commands.empty()) {
         MutexLock const lock(mutex_);
-        (void)usage();  // what the reply freed is not in the peak that the next event tells
+        (void)usage();  // what the reply freed is not in the peak that the next event reports
     }
     return outcome;
 }
 
-/// Carries out a reply in which nothing can fail that the program has to hear of.
+/// Carries out a reply in which no failure has to reach the program.
 void Loop::carry_out(std::vector<Command> const& commands) {
     Result<void> const outcome = execute(commands);
     SPILLWAY_ASSERT(outcome.ok(), "only a need or a short is answered by an error");
@@ -229,7 +229,7 @@ void Loop::about_to_write(ValueId value) {
     take(AboutToWrite{value});
 }
 
-/// An event that is told after all that was not told yet.
+/// Reports an event, after everything that was not reported yet.
 void Loop::take(Event const& event) {
     Turn const turn(turn_);
     std::vector<Command> commands;
@@ -242,7 +242,7 @@ void Loop::take(Event const& event) {
     carry_out(commands);
 }
 
-/// The way of a save where there is nothing to tell and nothing to decide: no event, no turn.
+/// The path of a save that has nothing to report and nothing to decide: no event, no turn.
 bool Loop::saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot, SavedAs const& as) {
     bool const something_ended = mover_->has_completions();
     accounting_.saved(size_bytes);

@@ -49,7 +49,7 @@ struct LoopOptions {
 };
 
 /// Thread  program events from any number of program threads, which take turns: a reply is carried
-///         out whole, its waits included, before the next event is told. `dropped` from any thread,
+///         out whole, its waits included, before the next event. `dropped` from any thread,
 ///         without a turn. One mutex guards the executor and is never held while a command runs or
 ///         a thread waits
 class Loop {

@@ -58,7 +58,7 @@ bool same_bits(std::vector<float> const& one, std::vector<float> const& other) {
            std::memcmp(one.data(), other.data(), one.size() * sizeof(float)) == 0;
 }
 
-/// Whether each element is as near as the codec says, of its group's span.
+/// Whether each element is within the codec's error bound, a share of its group's span.
 bool within_bound(
     Codec const& codec, std::vector<float> const& values, std::vector<float> const& back
 ) {

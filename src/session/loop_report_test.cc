@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What the loop tells of itself.
+// What the loop reports about itself.
 
 #include "base/units.h"
 #include "session/loop_rig.h"

@@ -67,7 +67,7 @@ class Blocks final : public Driver {
         return "test value " + std::to_string(value.number);
     }
 
-    std::vector<ValueId> unshared;  ///< what newly_unshared will tell
+    std::vector<ValueId> unshared;  ///< what newly_unshared will return
 
   private:
     void free_when_unheld(void* block) {

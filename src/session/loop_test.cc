@@ -224,7 +224,7 @@ TEST(Loop, the_event_log_of_a_roomy_run_is_read_back_and_knows_no_negative_bytes
             std::vector<ValueId> const values = rig.save_all(20, 256_KiB);
             rig.loop->phase(Phase::backward);
             for (ValueId const value : values) {
-                rig.done_with(value);  // never told to the executor, and free by now
+                rig.done_with(value);  // never reported to the executor, and free by now
             }
             rig.loop->phase(Phase::update);
         }

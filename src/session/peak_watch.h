@@ -29,10 +29,10 @@ struct DeviceNow {
 
 /// Note [Few looks at the peak]
 /// A look gathers hundreds of sizes, and in a first step almost every allocation is a new peak. So
-/// the next one is wanted when the bytes are 1% above the last peak that was looked at: some 70
-/// looks while they double. What is known of a first step is less than of the ones after it
-/// (optimizer state is told when the optimizer has made it), and those have no higher peak; so for
-/// some passes after a rise one look each is wanted as soon as the bytes are within 1% of the peak.
+/// the next look is due when the bytes are 1% above the last peak that was looked at: some 70 looks
+/// while they double. Less is known in a first step than in the ones after it (optimizer state is
+/// reported once the optimizer has created it), and those have no higher peak; so for some passes
+/// after a rise, one look each is due as soon as the bytes are within 1% of the peak.
 ///
 /// Thread  any; one mutex, and nothing else is called under it
 class PeakWatch {
@@ -42,11 +42,11 @@ class PeakWatch {
     [[nodiscard]] bool wants(std::int64_t used_bytes) const {
         return used_bytes > next_bytes_.load(std::memory_order_relaxed);
     }
-    /// `used_bytes` are on the device now; `now` says what they are.
+    /// `used_bytes` are on the device now; `now` breaks them down.
     void look(std::int64_t used_bytes, DeviceNow now);
 
-    /// A forward begins. Its saves replace those of the last one, whose modules `modules` tells: it
-    /// is asked if a look was taken since.
+    /// A forward begins, whose saves replace those of the last one. `modules` returns the modules
+    /// of the latter; it is called only if a look was taken since.
     void begin_pass(std::function<Modules()> const& modules);
 
     /// Parts that sum to `peak_bytes`.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The rule that says, when a tensor is saved, how it is to leave: what the driver asks where no
+// The rule that decides, when a tensor is saved, how it is to leave. The driver asks it where no
 // plan knows the tensor. A policy without a plan is one of these.
 #pragma once
 

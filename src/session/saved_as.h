@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// How a saved value is to leave the device, as the driver's rule says when it is saved.
+// How a saved value is to leave the device, as the driver's rule decides when it is saved.
 #pragma once
 
 #include "codec/codec.h"
@@ -24,7 +24,7 @@ struct SavedAs {
     std::optional<Encoding> encoding = std::nullopt;  ///< none: it goes as it is
     Advice advice = Advice::when_asked;
     TensorClass tensor_class = TensorClass::other;
-    std::uint64_t seed = 0;  ///< of stochastic rounding; the loop's to say
+    std::uint64_t seed = 0;  ///< of stochastic rounding; set by the loop
 
     bool operator==(SavedAs const&) const = default;
 };

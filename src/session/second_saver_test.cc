@@ -52,7 +52,7 @@ TEST(SecondSaver, a_value_that_was_not_told_yet_goes_raw) {
 TEST(SecondSaver, a_value_that_the_executor_would_encode_goes_raw) {
     Rig rig(2_MiB);
     std::vector<float> const values = noise(1);
-    for (int i = 0; i < 5; ++i) {  // more than half the cap, so the next is told
+    for (int i = 0; i < 5; ++i) {  // more than half the cap, so the next is reported
         EXPECT_TRUE(rig.save(256_KiB).ok());
     }
     ValueId const value = rig.save_floats(values, lossy(Advice::when_asked)).value();
@@ -69,7 +69,7 @@ TEST(SecondSaver, a_coded_copy_that_is_away_counts_no_more) {
     Rig rig(64_MiB);
     std::vector<float> const values = noise(1);
     ValueId const value = rig.save_floats(values, lossy(Advice::at_once)).value();
-    EXPECT_TRUE(rig.save(256_KiB).ok());  // now the first is told to be unshared
+    EXPECT_TRUE(rig.save(256_KiB).ok());  // now the first is reported as unshared
     rig.loop->settle();
     EXPECT_FALSE(rig.loop->all_on_device());
     rig.loop->goes_raw(value);

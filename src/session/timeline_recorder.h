@@ -24,8 +24,8 @@ namespace spillway {
 /// Units   times are of the steady clock; the timeline counts from the opening
 class TimelineRecorder {
   public:
-    /// Spans, memory steps and marks. What would be more takes the oldest whole steps away, and is
-    /// said once; a single step that is longer ends there.
+    /// Spans, memory steps and marks. Beyond this the oldest whole steps are removed, which is
+    /// logged once; a single step that is longer is cut off.
     static constexpr std::size_t kMostEntries = 200'000;
 
     explicit TimelineRecorder(std::size_t most_entries = kMostEntries)

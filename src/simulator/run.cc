@@ -227,7 +227,7 @@ void SimulatorRun::drop_rest() {
     live_.assign(live_.size(), false);
 }
 
-/// Lets everything in flight end and tells the executor, until nothing is left to tell.
+/// Lets everything in flight end and reports it to the executor, until nothing is left to report.
 void SimulatorRun::drain() {
     do {
         deliver();

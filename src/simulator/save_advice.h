@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What is said of a value when it is saved: by the driver's rule, and by the plan.
+// The advice for a value that is saved, from the driver's rule and from the plan.
 #pragma once
 
 #include "executor/executor_options.h"
@@ -21,7 +21,7 @@ class SaveAdvice {
         auto const found = how_.rule.find(slot);
         return found == how_.rule.end() ? RuleAnswer{} : found->second;
     }
-    /// What a plan says goes before what the rule says.
+    /// The plan overrides the rule.
     [[nodiscard]] Advice advice_of(Slot const& slot) const {
         if (options_.chooser == ChooserKind::keep_all) {
             return Advice::never;

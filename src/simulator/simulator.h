@@ -25,14 +25,14 @@
 
 namespace spillway {
 
-/// What `BackwardOrder` tells the executor when backward begins.
+/// The order that `BackwardOrder` gives the executor when backward begins.
 enum class OrderHint : std::uint8_t {
     none,   ///< no such event
     exact,  ///< the order in which the trace will need the live values
     wrong,  ///< a seeded shuffle of values, some of them unknown or over
 };
 
-/// What the rule that a driver asks says of a value when it is saved.
+/// The answer of the driver's rule for a value that is saved.
 struct RuleAnswer {
     std::int64_t encoded_bytes = 0;  ///< what it takes outside the device; 0: goes as it is
     Advice advice = Advice::when_asked;
@@ -52,10 +52,10 @@ struct SimulatorOptions {
     std::int64_t fail_decode = 0;  ///< the n-th decode finds its code corrupt
     std::int64_t raw_every = 0;    ///< every n-th encode finds what its code cannot hold
     std::int64_t write_every = 0;  ///< after every n-th need the program writes what it needed
-    bool fault_is_full = false;    ///< a failing store says that its place is full
+    bool fault_is_full = false;    ///< a failing store reports that its place is full
     /// A pool refuses what would take it above this, whatever its budget says; below 0: never.
     std::array<std::int64_t, kPools> full_at_bytes{-1, -1, -1};
-    /// The driver's rule, by slot; of a slot that is not here it says nothing.
+    /// The answers of the driver's rule, by slot; slots that are not here get the default one.
     std::map<Slot, RuleAnswer> rule{};
     /// What one side thread encodes and decodes, in raw bytes. Infinite: it takes no time.
     double encode_rate_bytes_per_s = std::numeric_limits<double>::infinity();
@@ -67,7 +67,7 @@ struct SimulatorOptions {
 /// What would happen.
 struct SimulationResult {
     bool ok = true;
-    std::string refusal;  ///< when not ok: what the program is told, and by it the user
+    std::string refusal;  ///< when not ok: the error that the program, and so the user, gets
     std::int64_t total_ns = 0;
     std::int64_t compute_ns = 0;
     std::int64_t stall_need_ns = 0;  ///< waited for bytes to come back

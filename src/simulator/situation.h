@@ -15,7 +15,7 @@ namespace spillway {
 /// Device bytes that no chooser controls.
 struct SimulatedFloor {
     std::int64_t now_bytes = 0;
-    std::int64_t highest_bytes = 0;       ///< in this step, as the executor was told
+    std::int64_t highest_bytes = 0;       ///< in this step, as reported to the executor
     std::int64_t last_highest_bytes = 0;  ///< in the step before
 
     /// How far it may rise to be as high again as it has been.

@@ -231,7 +231,7 @@ void VirtualMover::fail(Command const& command, Reason const& reason) {
     }
 }
 
-/// It could not start: the first reason is told on.
+/// It could not start: fails with the reason of the first fence that failed.
 void VirtualMover::fail_with_fence(Command const& command) {
     for (CommandId const fence : command.after) {
         if (auto const found = reasons_.find(fence); found != reasons_.end()) {
@@ -243,7 +243,7 @@ void VirtualMover::fail_with_fence(Command const& command) {
     fail(command, {false, "what it waited for failed"});
 }
 
-/// Books what ended on a lane and queues the event that tells it.
+/// Books what ended on a lane and queues the event that reports it.
 void VirtualMover::ended(TransferEnd const& end) {
     memory_.transfer_ended(end);
     Command const& command = end.transfer.command;

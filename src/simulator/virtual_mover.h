@@ -55,7 +55,7 @@ class VirtualMover {
     void finish_all() { pass_time(VirtualLanes::kForever); }
     [[nodiscard]] std::int64_t now_ns() const { return lanes_.now_ns(); }
 
-    /// An event that is told when the executor is spoken to next.
+    /// Queues an event, which the executor gets when it is next called.
     void queue(Event event) { queued_.push_back(std::move(event)); }
     /// The first of the queued events, of the program's or of commands that ended.
     [[nodiscard]] std::optional<Event> take_queued();

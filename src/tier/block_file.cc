@@ -159,7 +159,7 @@ Result<BlockFile> BlockFile::make(Options const& options) {
     }
     if (!file.fd_.valid()) {
         bool const refused = errno == EACCES || errno == EPERM || errno == EROFS;
-        if (errno == ENOENT) {  // of /proc, say
+        if (errno == ENOENT) {  // in /proc, for example
             return bad_folder(options.folder, "takes no files; it is not on a disk");
         }
         return refused ? bad_folder(options.folder, "is not writable")

@@ -26,7 +26,7 @@ Fault const* find(std::vector<Fault> const& faults, Fault::Kind kind) {
     return found == faults.end() ? nullptr : &*found;
 }
 
-/// Alters the stored block, of `size_bytes`, as the faults of the operation say.
+/// Alters the stored block, of `size_bytes`, as the faults of the operation specify.
 Result<void> spoil(
     Tier& tier, Reservation const& room, std::int64_t size_bytes, std::vector<Fault> const& faults
 ) {

@@ -6,7 +6,7 @@
 //
 // Where each fault acts, and who must notice:
 //   fail   the operation ends with an error and never reaches the wrapped tier    the caller
-//   hold   the operation starts late: after so many later ones, or when told      nobody: legal
+//   hold   the operation starts late: after so many later ones, or on `let_go`    nobody: legal
 //   cut    the wrapped store ends well, then bytes from `at_byte` on are altered  the wrapped
 //          below its checksum, as if they had never arrived (a short write)       tier's load
 //   flip   one bit of the stored block is altered below the checksum: after the   the wrapped
@@ -14,7 +14,7 @@
 //   garble one bit of what a load brought is altered above the checksum, as bad   whoever has a
 //          memory would                                                           checksum there
 //   full   reserve answers Errc::tier_full                                        the caller
-// So what lies about bytes lies below the checksum (Tier::damage), but for `garble`.
+// So faults that falsify bytes act below the checksum (Tier::damage), except for `garble`.
 #pragma once
 
 #include "base/mutex.h"
@@ -44,7 +44,7 @@ struct Fault {
     std::int64_t count = 1;
     std::int64_t at_byte = 0;            ///< flip, garble: which byte; cut: how many arrive
     int at_bit = 0;                      ///< flip, garble
-    std::int64_t later_operations = -1;  ///< hold: started after so many later ones; -1: when told
+    std::int64_t later_operations = -1;  ///< hold: started after so many later ones; -1: on let_go
     Errc code = Errc::io;                ///< fail
 };
 

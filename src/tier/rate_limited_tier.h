@@ -25,7 +25,7 @@ namespace spillway {
 /// Bytes flow at `rate` each way, and the ways do not share it (as on PCIe). A block takes
 /// size / rate on its link, from the later of its start and the end of the block before it in its
 /// direction, and ends no earlier than the wrapped tier has ended with it: so blocks of one
-/// direction end in order. What the thread that tells is late by is not added up.
+/// direction end in order. Delays of the thread that reports the ends do not accumulate.
 ///
 /// Thread  like every tier. `done` runs on a thread of this tier, which alone waits for the time
 class RateLimitedTier final : public Tier {

@@ -3,7 +3,7 @@
 
 // A tier is a place outside the device where bytes wait: bytes -> place -> bytes. It knows spans,
 // not tensors and not plans. Bytes are reserved before they are used; a block is stored once and
-// loaded as often as wanted; what comes back is what was stored, or an error that says so.
+// loaded as often as wanted; a load gives back what was stored, or an error.
 #pragma once
 
 #include "base/result.h"
@@ -111,7 +111,7 @@ class Tier {
     /// stops doing so.
     virtual void end_limits() noexcept {}
 
-    /// Tells the tier of memory that many stores and loads will use, so that it may pin it once
+    /// Announces memory that many stores and loads will use, so that the tier may pin it once
     /// (io_uring's registered buffers). A hint: everything works without it.
     ///
     /// Order   until `forget_memory` the pages must stay mapped and must not be given back to the

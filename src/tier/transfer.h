@@ -69,7 +69,7 @@ class Chain {
     T* last_ = nullptr;
 };
 
-/// What an engine is told once.
+/// What an engine is given once.
 struct EngineOptions {
     int fd = -1;
     bool direct = true;  ///< addresses, offsets and sizes must be aligned

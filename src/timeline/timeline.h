@@ -57,9 +57,9 @@ struct Timeline {
     bool operator==(Timeline const&) const = default;
 };
 
-/// What was measured, in any order, as a timeline: everything in order of time from 0 on. A lane of
-/// a real machine has several moves under way at once: there a span starts where the one that ended
-/// before it did, and tells how long it took. Stalls of which nothing is left that way are gone.
+/// What was measured, in any order, as a timeline: everything in order of time, from 0 on. A lane
+/// of a real machine has several moves under way at once: there a span starts where the previous
+/// one ended, and `took_ns` is how long it took. Stalls that this shortens to nothing are removed.
 [[nodiscard]] Timeline lined_up(Timeline measured);
 
 /// Fails   Errc::bad_argument: a span that ends before it starts or overlaps another of its lane;

@@ -39,9 +39,9 @@ Kind debug_info_kind(std::string_view const* name) {
     }
 }
 
-/// The virtuals of the CUDA allocator (`Base`) that torch 2.15 has and 2.11 has not, handed on to
-/// the allocator behind. Over a base without them they are functions that nobody calls. They must
-/// not say `override`, so `overrides_all_newer` checks their types.
+/// The virtuals of the CUDA allocator (`Base`) that torch 2.15 has and 2.11 lacks, forwarded to the
+/// allocator behind. Over a base without them they are functions that nobody calls. They cannot be
+/// marked `override`, so `overrides_all_newer` checks their types.
 template <typename Base>
 class HandsOnNewerVirtuals : public Base {
   public:

@@ -13,7 +13,7 @@ namespace spillway {
 /// "2.15.0", the torch of this build.
 [[nodiscard]] std::string built_torch_version();
 
-/// The version of the torch that is loaded, as the file version.py beside it says; nothing where
+/// The version of the torch that is loaded, read from the file version.py beside it; nothing where
 /// there is no such file.
 [[nodiscard]] std::optional<std::string> loaded_torch_version();
 

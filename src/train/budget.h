@@ -41,7 +41,7 @@ class Budget {
     virtual void open() {}
 
     /// Tensors that are not activations and stay where they are, with names and kinds in the same
-    /// order. By the names of parameters a report tells modules apart.
+    /// order. A report distinguishes modules by the names of parameters.
     virtual void own(
         std::vector<at::Tensor> const& tensors,
         std::vector<std::string> const& names,

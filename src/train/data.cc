@@ -154,7 +154,7 @@ Corpus text_at(std::string const& path) {
     return corpus;
 }
 
-// FNV-1a: enough to tell one text from another.
+// FNV-1a: enough to distinguish one text from another.
 std::uint64_t fingerprint_of(Bytes const& bytes) {
     std::uint64_t state = 0xcbf29ce484222325U;
     for (std::uint8_t const byte : bytes) {

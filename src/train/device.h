@@ -43,7 +43,7 @@ void check_device(
 /// Waits until all that was enqueued on the device has run.
 void synchronize(c10::Device device);
 
-/// What the device's allocator says; nothing where it keeps no such books: on the CPU, for one.
+/// The statistics of the device's allocator; nothing where it keeps none: on the CPU, for one.
 [[nodiscard]] std::optional<DeviceMemory> device_memory(c10::Device device);
 
 /// What is cached goes back to the device, and peaks start again from what is in use.

@@ -22,7 +22,7 @@ namespace {
 constexpr char const* kLibrary = "libtorch_cuda.so";
 constexpr char const* kDriver = "libcuda.so.1";
 
-/// Keeps torch's warnings: why there is no device is told in our own line.
+/// Captures torch's warnings: our own message gives the reason why there is no device.
 class KeepWarnings : public c10::WarningHandler {
   public:
     void process(c10::Warning const& warning) override {

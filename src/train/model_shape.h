@@ -38,7 +38,7 @@ struct ModelShape {
 /// "gpt2-124m", ... in the order of size.
 [[nodiscard]] std::vector<std::string_view> preset_names();
 
-/// The preset's sizes (or the demo's) with what the flags say instead.
+/// The preset's sizes (or the demo's), overridden by the flags.
 ///
 /// Fails   BadValue naming the flag and its value: unknown preset or style, a style that is not the
 ///         preset's, width not divisible by heads, heads by kv-heads, an odd rotary head, a

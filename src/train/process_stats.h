@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What the kernel, and the allocator of an accelerator, say of this process. Free of torch.
+// Statistics of this process, from the kernel and from an accelerator's allocator. Free of torch.
 #pragma once
 
 #include <cstdint>

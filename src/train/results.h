@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a run has to tell, as the file that --json names. Free of torch.
+// The results of a run, as written to the file that --json names. Free of torch.
 #pragma once
 
 #include "spillway/report.h"
@@ -21,7 +21,7 @@ struct Validation {
     float loss = 0;
 };
 
-/// Filled as the run goes, so that a failed one tells what it knows.
+/// Filled as the run goes, so that a failed one reports what it knows.
 struct Results {
     bool ok = false;
     std::string error;            ///< empty: none

@@ -54,7 +54,7 @@ struct TensorToWrite {
 
 /// Writes a whole new file, synced, and returns its hash.
 ///
-/// Fails   FileError: also where a dtype is not known, or the bytes are not as many as it says
+/// Fails   FileError: also where a dtype is not known, or the bytes do not match dtype and shape
 std::string write_tensors(std::string const& path, std::vector<TensorToWrite> const& tensors);
 
 }  // namespace spillway::train

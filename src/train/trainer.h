@@ -22,7 +22,7 @@ namespace spillway::train {
 /// Thread  one thread makes it, steps it and destroys it
 class Trainer {
   public:
-    /// What options.session.device says is not looked at: `device` is where all of it lives.
+    /// options.session.device is ignored: everything lives on `device`.
     Trainer(
         TrainOptions const& options,
         ModelShape const& shape,
@@ -48,7 +48,7 @@ class Trainer {
     /// always is, and once more without loss.
     [[nodiscard]] GradientErrors measure_gradients(std::int64_t step);
 
-    /// Which part of the step runs, for messages: as the budget was told.
+    /// Which phase of the step runs, for messages: the last one that the budget was notified of.
     [[nodiscard]] Phase phase() const { return phase_; }
 
     /// What the last step's forwards took, each until its loss was known to the host.

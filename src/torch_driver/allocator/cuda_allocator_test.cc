@@ -24,7 +24,7 @@
 namespace spillway {
 namespace {
 
-/// Says what it is called for. What a test does not need has no allocator behind it to go to.
+/// Records its calls. What a test does not need has no allocator behind it to go to.
 class FakeAllocator final : public ForwardingCudaAllocator {
   public:
     FakeAllocator() : ForwardingCudaAllocator(nullptr) {}

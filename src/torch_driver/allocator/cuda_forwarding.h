@@ -154,7 +154,7 @@ class ForwardingCudaAllocator : public HandsOnNewerVirtuals<cuda_torch::CUDAAllo
         return behind_->setCheckpointPoolState(device, std::move(state));
     }
 
-    // CUDAAllocator: what it remembers and tells
+    // CUDAAllocator: snapshots, history and observers
     cuda_torch::SnapshotInfo snapshot(c10::MempoolId_t pool, bool traces) override {
         return behind_->snapshot(pool, traces);
     }
@@ -189,7 +189,7 @@ class ForwardingCudaAllocator : public HandsOnNewerVirtuals<cuda_torch::CUDAAllo
 /// Lets `through` run around each allocation, and knows the blocks that came back.
 class RoomMakingCudaAllocator final : public ForwardingCudaAllocator {
   public:
-    /// `current_device` tells the device of the calling thread, where allocations go.
+    /// `current_device` returns the device of the calling thread, where allocations go.
     RoomMakingCudaAllocator(Base* behind, c10::DeviceIndex (*current_device)())
         : ForwardingCudaAllocator(behind), current_device_(current_device) {}
 

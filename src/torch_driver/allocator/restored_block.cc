@@ -29,7 +29,7 @@ struct RestoredBlock {
 void wait_for(c10::Stream const& stream) {
     try {
         stream.synchronize();
-    } catch (std::exception const&) {  // the device has failed, which torch's next call says
+    } catch (std::exception const&) {  // the device has failed, which torch's next call reports
     }
 }
 

@@ -61,7 +61,7 @@ at::Tensor detached(at::Tensor const& tensor, c10::VariableVersion const& versio
     return shallow_copy(tensor, version);
 }
 
-/// A tensor that tells, when its last user has let go of it, whether it is still what it was.
+/// A tensor that reports, when its last user lets go of it, whether it has been changed.
 class WatchedTensor final : public c10::TensorImpl {
   public:
     WatchedTensor(
@@ -103,7 +103,7 @@ class WatchedTensor final : public c10::TensorImpl {
                bits() == keys_at_first_;
     }
 
-    /// Those that say how the bytes are read.
+    /// Those that determine how the bytes are read.
     [[nodiscard]] c10::DispatchKeySet bits() const {
         return key_set() &
                c10::DispatchKeySet{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative};

@@ -11,8 +11,8 @@ namespace spillway {
 
 class SavedTensors;
 
-/// While it lives, `of` is told of each `set_data` of the process on a tensor that a hook may have
-/// saved (SavedTensors::data_was_replaced).
+/// While it lives, `of` is notified of each `set_data` of the process on a tensor that a hook may
+/// have saved (SavedTensors::data_was_replaced).
 ///
 /// Thread  any
 class ReplacedDataWatch {

@@ -68,9 +68,9 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     /// What an unpack had made was saved, and has gone since: what its user made of it, if
     /// anything.
     [[nodiscard]] at::Tensor what_became_of_unpacked() const;
-    /// The node that runs made the saved tensor, and others after itself, so that `is_output_` does
-    /// not tell: a Function that records a graph in its forward, or that writes a view in place,
-    /// for which torch makes other nodes.
+    /// Whether the node that runs made the saved tensor in a way that `is_output_` does not show,
+    /// since it made others after itself: a Function that records a graph in its forward, or that
+    /// writes a view in place, for which torch makes other nodes.
     [[nodiscard]] bool is_output_of_node_that_runs() const;
     /// What the hook stands for, to the code that asks; `is_of_torch`: it only reads. `original`
     /// may be undefined; `is_replaced`: `tensor` is what the saved one became.

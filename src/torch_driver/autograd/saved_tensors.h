@@ -51,13 +51,13 @@ class SavedTensors final : public Driver {
         differs,  ///< the same, and its savers' class is from now on another
         fresh,    ///< a new value
     };
-    /// What the loop is told of a new value.
+    /// What is reported to the loop about a new value.
     struct Fresh {
         std::int64_t size_bytes = 0;  ///< as the device rounds
         Slot slot;
         std::int64_t storage_bytes = 0;  ///< as torch asked
         bool is_whole = false;           ///< the tensor has every element of its storage
-        SaverClass saver;                ///< where classes are told
+        SaverClass saver;                ///< where tensors are classified
     };
 
     /// A forward begins: slots are counted afresh, and the log begins.

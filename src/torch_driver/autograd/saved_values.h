@@ -36,7 +36,7 @@ struct SavedValue {
     int pins = 0;                           ///< it outlives its last hook while there is one
     std::atomic<bool> is_reported = false;  ///< the loop knows it
     bool could_leave = false;  ///< UnsharedTracker: it was unshared when that looked last
-    SaverClass saver;          ///< what all savers agree on, where classes are told
+    SaverClass saver;          ///< what all savers agree on, where tensors are classified
 
     void add_stream(StreamId stream);
     [[nodiscard]] bool has(SavedHook const* hook) const;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Which values only the saved graph holds, so that dropping one gives its bytes back. Torch tells
-// nobody when a reference to a storage goes: what is shared is looked at again.
+// Which values only the saved graph holds, so that dropping one gives its bytes back. Torch does
+// not report when a reference to a storage goes, so values that are shared are checked again.
 #pragma once
 
 #include "base/ids.h"
@@ -19,7 +19,7 @@ namespace spillway {
 /// Thread  not thread-safe, but for `could_leave_bytes`: the mutex of SavedTensors guards it
 class UnsharedTracker {
   public:
-    /// `is_unshared` says how it is now, of a value that is on the device. `values` outlives this.
+    /// `is_unshared`: whether a value on the device is unshared now. `values` outlives this.
     UnsharedTracker(SavedValues& values, std::function<bool(SavedValue const&)> is_unshared);
 
     /// A new value.
@@ -28,10 +28,10 @@ class UnsharedTracker {
     void came_back(ValueId value) { unseen_.push_back(value); }
     /// Something else has the value now, or it is on the device no more.
     void is_in_use(ValueId value, SavedValue& entry);
-    /// A tensor of the value was handed out: `newly_unshared` tells it again when that has gone.
+    /// A tensor of the value was handed out: `newly_unshared` returns it again when that has gone.
     void handed_out(ValueId value);
 
-    /// Values that are unshared and were not told so before, or were handed out since. Looks at
+    /// Values that are unshared and were not returned before, or were handed out since. Checks
     /// `at_most` candidates, and goes on from there at the next call.
     [[nodiscard]] std::vector<ValueId> newly_unshared(std::size_t at_most);
 

@@ -12,10 +12,10 @@
 
 namespace spillway {
 
-/// Raises what plain autograd raises in the torch that runs, by letting it: a saved variable of the
-/// same kind is made at `saved_version`, moved to `now`, and unpacked.
+/// Raises what plain autograd raises in the torch that runs, by having torch raise it: a saved
+/// variable of the same kind is made at `saved_version`, moved to `now`, and unpacked.
 ///
-/// `like` tells type and sizes; its bytes are not read. `node` (may be null) and `output` name what
+/// `like` gives type and sizes; its bytes are not read. `node` (may be null) and `output` name what
 /// made the tensor.
 [[noreturn]] void raise_written_in_place(
     at::Tensor const& like,

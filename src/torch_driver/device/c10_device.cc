@@ -44,7 +44,7 @@ std::int64_t current(c10::CachingDeviceAllocator::StatArray const& stat) {
 
 }  // namespace
 
-/// Sessions of one device hear of each other's blocks: addresses come again.
+/// Sessions on one device are notified of each other's blocks: addresses are reused.
 struct C10Device::Siblings {
     mutable Mutex guard;
     std::vector<C10Device*> devices SPILLWAY_GUARDED_BY(guard);
@@ -201,7 +201,7 @@ std::int64_t C10Device::other_bytes() const {
         auto const taken = static_cast<std::int64_t>(total - free);
         return std::max<std::int64_t>(taken - usage().resident_bytes, 0);
     } catch (std::exception const&) {
-        return 0;  // the allocator of this backend does not tell
+        return 0;  // the allocator of this backend does not report it
     }
 }
 
@@ -283,7 +283,7 @@ std::int64_t C10Device::elapsed_ns(StreamEventRef const& from, StreamEventRef co
         }
         return static_cast<std::int64_t>(event_of(from).elapsedTime(event_of(to)) * 1e6);
     } catch (std::exception const&) {
-        return 0;  // a device that has failed, which `passed` says
+        return 0;  // a device that has failed, which `passed` reports
     }
 }
 

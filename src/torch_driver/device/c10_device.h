@@ -29,7 +29,7 @@ namespace spillway {
 /// allocation on the device counts, and the limit holds for their sum.
 class C10Device : public Device {
   public:
-    /// `allocator` gives the bytes and tells its statistics; it stands behind ours, if that is
+    /// `allocator` gives the bytes and their statistics; it stands behind ours, if that is
     /// installed. `limit_bytes` 0: none.
     C10Device(c10::Device where, c10::DeviceAllocator& allocator, std::int64_t limit_bytes);
     ~C10Device() override;
@@ -45,7 +45,7 @@ class C10Device : public Device {
     );
 
     /// Memory that the device copies to and from at full speed: pinned, where that is granted; else
-    /// pageable, which is said.
+    /// pageable, which is logged.
     ///
     /// Fails   as map_host_memory
     [[nodiscard]] virtual Result<HostMemory> host_memory(std::int64_t size_bytes);
@@ -79,8 +79,8 @@ class C10Device : public Device {
     [[nodiscard]] StreamId copy_in_stream() const override { return id_of(copy_in_); }
     [[nodiscard]] StreamEventRef record(StreamId stream) override;
     void wait(StreamId stream, StreamEventRef const& event) override;
-    /// Also true, and said once, where the device has failed: torch's next call raises. (Where it
-    /// only has no event left, `record` and `wait` have the calling thread wait in its place.)
+    /// Also true where the device has failed, which is logged once: torch's next call raises.
+    /// (Where it only has no event left, `record` and `wait` make the calling thread wait instead.)
     [[nodiscard]] bool passed(StreamEventRef const& event) override;
     [[nodiscard]] std::int64_t elapsed_ns(StreamEventRef const& from, StreamEventRef const& to)
         const override;
@@ -125,7 +125,7 @@ class C10Device : public Device {
     std::atomic<std::int64_t> bound_bytes_ = kUnbound;
 
     mutable Mutex mutex_;  ///< also from the question for room to its answer
-    /// Last given at an address. Torch tells nobody of a block's end; addresses come again.
+    /// The last block given at each address. Torch does not report frees, and addresses are reused.
     std::unordered_map<void const*, Block> blocks_ SPILLWAY_GUARDED_BY(mutex_);
     std::int64_t peak_bytes_ SPILLWAY_GUARDED_BY(mutex_) = 0;  ///< since `take_peak`
     std::int64_t all_peak_bytes_ SPILLWAY_GUARDED_BY(mutex_) = 0;

@@ -46,7 +46,7 @@ class PoolLimit {
         }
         try {
             (void)apply();
-        } catch (std::exception const&) {  // the GPU has failed, which torch's next call says
+        } catch (std::exception const&) {  // the GPU has failed, which torch's next call reports
         }
     }
 

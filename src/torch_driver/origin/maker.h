@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Which operator made a tensor, as a person would say it: what views, casts and copies on the way
-// hand on is looked through.
+// Which operator made a tensor, as a person would name it: views, casts and copies on the way are
+// looked through.
 #pragma once
 
 #include "torch_driver/origin/origin.h"

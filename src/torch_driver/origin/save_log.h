@@ -30,8 +30,8 @@ class SaveLog {
     [[nodiscard]] bool is_kept() const { return is_kept_; }
 
     void begin_pass();
-    /// Forgets the oldest where one forward has some hundred thousand, as in a session that is
-    /// entered for a whole training and never told of a step.
+    /// Forgets the oldest saves where one forward has some hundred thousand, as in a session that
+    /// is entered for a whole training and in which no step is ever reported.
     void add(Save save, RunningOperators const& by);
 
     /// A table of the saves whose place begins with `module` (empty: all): place and role

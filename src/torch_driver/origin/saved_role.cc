@@ -18,7 +18,7 @@ bool contains(std::string_view text, std::string_view part) {
     return text.find(part) != std::string_view::npos;
 }
 
-/// "aten::_native_x_forward_" -> "x": without what tells torch's variants of one operator apart.
+/// "aten::_native_x_forward_" -> "x": without what distinguishes torch's variants of one operator.
 std::string_view bare(std::string_view name) {
     for (std::string_view const prefix :
          {kAten, std::string_view("_"), std::string_view("native_")}) {

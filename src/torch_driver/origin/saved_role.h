@@ -11,7 +11,7 @@
 
 namespace spillway {
 
-/// Of what a saved tensor's elements are, as far as that says what it is for.
+/// What the elements of a saved tensor are, as far as that shows what it is for.
 enum class SavedElements : std::uint8_t { numbers, integers, booleans };
 
 /// What is known of one saved tensor.
@@ -24,7 +24,7 @@ struct SavedFacts {
     std::string maker = {};  ///< the operator that made it, "gelu"; empty: unknown, or none
     std::uint32_t output = 0;  ///< which output of the operator that saves it, where `is_output`
     bool is_output = false;
-    bool is_cast = false;  ///< what the other fields tell is what it was cast from
+    bool is_cast = false;  ///< the other fields describe what it was cast from
     SavedElements elements = SavedElements::numbers;
     bool has_owned_beside = false;  ///< the same node saved a named tensor, too
     int others_before = 0;          ///< tensors without a name that the node saved before it

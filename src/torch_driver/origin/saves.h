@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What the saves of a forward tell of each other: the module that each is in, and its role there.
+// What the saves of a forward reveal about each other: the module of each, and its role there.
 #pragma once
 
 #include "base/ids.h"

@@ -46,7 +46,7 @@ bool is_parameter_of_graph(at::Tensor const& tensor, IsParameter is_parameter) {
     return tensor.has_storage() && is_parameter(*tensor.storage().unsafeGetStorageImpl());
 }
 
-/// A parameter, a view of one, or its cast: autocast's, say.
+/// A parameter, a view of one, or a cast of one, such as autocast's.
 bool is_made_of_parameter(c10::TensorImpl const* tensor, IsParameter is_parameter) {
     if (tensor == nullptr) {
         return false;

@@ -45,7 +45,7 @@ struct SavedNow {
 ///
 /// A product has a lossy side only beside a parameter; of two activations it is attention.
 ///
-/// `is_parameter` says whether a storage is the model's.
+/// `is_parameter`: whether a storage is the model's.
 [[nodiscard]] SaverClass class_of(
     SavedNow const& saved, c10::function_ref<bool(c10::StorageImpl const&)> is_parameter
 );

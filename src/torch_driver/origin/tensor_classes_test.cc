@@ -21,7 +21,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// A session that tells the class of everything.
+/// A session that classifies everything.
 struct Classes {
     Classes() {
         SessionOptions options;

@@ -14,7 +14,7 @@
 
 namespace spillway {
 
-/// What kind of operator it is, as far as that says what its saved tensors are.
+/// What kind of operator it is, as far as that determines what its saved tensors are.
 enum class OperatorKind : std::uint8_t {
     unknown,
     product,      ///< of two matrices

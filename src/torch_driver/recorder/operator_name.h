@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Which operator runs on this thread, so that a refusal can say who asked for the bytes, and
-// `explain` what saved a tensor.
+// Which operator runs on this thread, so that a refusal can name the one that asked for the bytes,
+// and `explain` the one that saved a tensor.
 #pragma once
 
 #include "torch_driver/recorder/operator_callback.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Which codec a saved tensor leaves by, as the session's rule says now.
+// Which codec a saved tensor leaves by, according to the session's rule at that time.
 #pragma once
 
 #include "base/phase.h"
@@ -24,7 +24,7 @@ class CodecChoice {
     void phase_begins(Phase phase);
     /// A backward asks for a value.
     void backward_needs();
-    /// While it is on, no codec that loses anything is chosen, whatever the rule says.
+    /// While it is on, no codec that loses anything is chosen, whatever the rule asks for.
     void exact(bool on) { exact_ = on; }
 
     /// How `fresh` is to leave, which is saved in `phase` of `step`. As it is where its bytes are

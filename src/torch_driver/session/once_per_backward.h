@@ -18,7 +18,7 @@ class OncePerBackward {
         int const task = torch::autograd::get_current_graph_task_id();
         return task != -1 && last_.load(std::memory_order_relaxed) != task;
     }
-    /// The same, and the backward is not new any more: of threads that ask at once one is told.
+    /// As `is_new`, and the backward is new no more: of threads that ask at once, one gets true.
     [[nodiscard]] bool first() {
         int const task = torch::autograd::get_current_graph_task_id();
         return is_new() && last_.exchange(task) != task;

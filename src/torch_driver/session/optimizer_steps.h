@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// When the step of a torch optimizer ends, however it does. Torch calls no hook after a step that
-// raises; but it runs each inside a `record_function` named after it, which is told of its end.
+// When the step of a torch optimizer ends, normally or by raising. Torch calls no hook after a step
+// that raises; but it runs each inside a `record_function` named after it, whose end callback runs
+// either way.
 #pragma once
 
 #include <functional>

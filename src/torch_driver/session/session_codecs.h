@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a session's options say of codecs: which rule its saves follow, and memory for coded bytes.
+// What a session's options specify about codecs: the rule for its saves, and memory for coded
+// bytes.
 #pragma once
 
 #include "executor/executor_options.h"
@@ -41,7 +42,7 @@ void check_away_pool(SessionOptions const& options, bool has_one);
 /// The chooser that carries `options.policy` out.
 [[nodiscard]] ChooserKind chooser_of(SessionOptions const& options);
 
-/// Another one for each session that this process opens, unless the options say which.
+/// A different one for each session that this process opens, unless the options specify it.
 [[nodiscard]] std::uint64_t rounding_seed_of(SessionOptions const& options);
 
 [[nodiscard]] NonFinite non_finite_of(SessionOptions const& options);

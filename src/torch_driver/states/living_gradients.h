@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The gradients that parameters have now. A backward makes them one by one, and the session is told
-// of them when it has ended.
+// The gradients that parameters have now. A backward makes them one by one, and they are reported
+// to the session when it has ended.
 #pragma once
 
 #include "base/mutex.h"

@@ -233,7 +233,7 @@ TEST(Semantics, odd_tensors_pass_through_untouched) {
     });
 }
 
-/// Writes in place to a tensor that a node saved, then runs backward: what does it say?
+/// Writes in place to a tensor that a node saved, then runs backward. Returns the error message.
 std::string words_after_write(
     std::function<Tensor(std::function<Tensor()>)> const& record, bool moved, bool small
 ) {
@@ -475,7 +475,7 @@ std::string log_path() {
            ("semantics_test." + std::to_string(::getpid()) + ".events");
 }
 
-/// The values of each backward whose order was told, in that order.
+/// The values of each backward whose order was reported, in that order.
 std::vector<std::vector<ValueId>> reported_orders(std::string const& path) {
     std::vector<std::vector<ValueId>> orders;
     std::ifstream stream(path);

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // What the tests of the runtime share. They run on the CPU, and again on the late accelerator
-// (tests/late); each program says with `suite()` what is its own.
+// (tests/late); each program defines in `suite()` what is its own.
 #pragma once
 
 #include "base/units.h"
