@@ -30,7 +30,7 @@ std::string not_empty(std::string const& text) {
     return text.empty() ? "'' is empty" : "";
 }
 
-/// One group of flags in the help text. Each says its default in brackets.
+/// One group of flags in the help text. Defaults are in brackets.
 class Group {
   public:
     Group(CLI::App& app, std::string name) : app_(app), name_(std::move(name)) {}

@@ -70,7 +70,7 @@ enum class Markup : std::uint8_t { plain, markdown };
 /// Its help with what it can be chosen from, as `face` names options.
 [[nodiscard]] std::string describe(Option const& option, Face face, Markup markup = Markup::plain);
 
-/// Its default as default_words says, with the options in it as `face` names them.
+/// Its default_words, with the options in it as `face` names them.
 [[nodiscard]] std::string describe_default(
     Option const& option, Face face, Markup markup = Markup::plain
 );

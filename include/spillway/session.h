@@ -36,13 +36,13 @@ class OperatorWatch;
 class Entered;
 class Capped;
 
-/// An invalid option: thrown by `Session::open`, with one line that says why.
+/// An invalid option: thrown by `Session::open`, with one line that gives the reason.
 class BadOption : public std::invalid_argument {
   public:
     explicit BadOption(OptionFault fault)
         : std::invalid_argument(words_of(fault, Face::cpp)), fault_(std::move(fault)) {}
 
-    /// Its code, the option and the numbers; words_of says it as another face does.
+    /// Its code, the option and the numbers; words_of gives the line with another face's names.
     [[nodiscard]] OptionFault const& fault() const { return fault_; }
 
   private:
@@ -59,8 +59,8 @@ class BadOption : public std::invalid_argument {
 /// Thread  not thread-safe; open, record and start backward on one thread (its backward included)
 /// Errors  BadOption for invalid options; std::runtime_error where the library was built for
 ///         another version of torch. Inside torch calls a cap that cannot be met is a
-///         c10::OutOfMemoryError whose first line says who asked for how many bytes, what is in
-///         use, what is needed, and why no room can be made; a failed or corrupt reload is a
+///         c10::OutOfMemoryError whose first line names the operator and its bytes, what is in use,
+///         what is needed, and why no room can be made; a failed or corrupt reload is a
 ///         c10::Error that names tensor, tier, file and offset
 class Session {
   public:

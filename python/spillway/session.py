@@ -395,8 +395,8 @@ class Session:
         states = fingerprint(state_tensors([optimizer]))
         if self._was_refused or self._seen.get(optimizer) != states:
             self._seen[optimizer] = states
-            # Closed meanwhile; or a budget does not hold what is there now: the parameters have changed already, so that is
-            # for the next entry to say.
+            # Closed meanwhile; or a budget does not hold what is there now: the parameters have changed already, so the
+            # next entry reports it.
             try:
                 self._own()
             except StateError:

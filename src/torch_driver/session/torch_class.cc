@@ -263,7 +263,7 @@ class SessionClass final : public torch::CustomClassHolder {
     }
 
     /// An optimizer's step begins on this thread, which will allocate `state_bytes` of state.
-    /// False: its end has to be told.
+    /// False: the caller has to report its end.
     bool begin_update(std::int64_t state_bytes, std::vector<at::Tensor> const& parameters) {
         std::lock_guard const lock(mutex_);
         updates_->begin(*opened(), step_, state_bytes, parameters);

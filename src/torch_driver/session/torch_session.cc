@@ -96,7 +96,7 @@ void TorchSession::phase(Phase phase) {
 }
 
 /// Note [A second kind of saver]
-/// A value's class is told when its storage is saved first; savers that follow may need it exactly.
+/// A value gets its class when its storage is saved first; later savers may need it exactly.
 /// Such a saver has the tensor. While a tensor other than our aliases has the storage, the value is
 /// not unshared, and what is not unshared does not start to leave. So in a forward it goes raw in
 /// time. In a backward an unpacked tensor may be saved again, whose coded copy is away or on its
@@ -110,8 +110,7 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
         loop_->current_phase() == Phase::backward) {
         phase(Phase::forward);
     }
-    // Where classes count, no other thread's saver or drop comes between what is filed and what is
-    // told.
+    // Where classes count, no other thread's saver or drop comes between filing and reporting.
     Loop::Turn const turn = codec_choice_ ? loop_->take_turn() : Loop::Turn();
     SavedTensors::Fresh fresh;
     SavedTensors::Filed const filed = saved_.file(hook, tensor, fresh);
@@ -143,14 +142,14 @@ void TorchSession::begin_backward() {
     }
 }
 
-/// Once a backward: tells the loop in which order values will be needed.
+/// Once a backward: reports to the loop in which order values will be needed.
 void TorchSession::report_backward_order() {
     if (!order_reported_.is_new()) {
         return;
     }
     Backward const backward = what_runs_here();
     if (backward.roots.empty()) {
-        return;  // a hook between nodes; one of these will tell
+        return;  // a hook between nodes; the next node reports it
     }
     if (!order_reported_.first()) {
         return;
@@ -338,7 +337,7 @@ void TorchSession::see_need(std::int64_t size_bytes) {
     }
 }
 
-/// Gradients of a backward, and of the optimizer's step after it, are not told yet.
+/// Gradients of a backward, and of the optimizer's step after it, are not known yet.
 void TorchSession::see_peak(std::int64_t used_bytes) {
     if (!peak_.wants(used_bytes)) {
         return;

@@ -39,7 +39,7 @@ namespace spillway {
 
 /// Opened by open_session.h.
 ///
-/// Thread  any, as each part of it says. Events reach the loop in turns (Loop::take_turn); no mutex
+/// Thread  any, as each part of it specifies. Events reach the loop in turns (Loop::take_turn); no mutex
 ///         of a part is held meanwhile
 class TorchSession final : public std::enable_shared_from_this<TorchSession>, public BudgetOwner {
   public:
@@ -53,7 +53,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     );
     ~TorchSession() override;
 
-    /// From now on what leaves is encoded as `rule` says, through `staging_bytes` of staging that
+    /// From now on what leaves is encoded as `rule` decides, through `staging_bytes` of staging that
     /// count in the budget. Before the first save.
     void encode_by(std::unique_ptr<CodecRule> rule, std::int64_t staging_bytes);
 
@@ -69,7 +69,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     void pass();
     /// What the hook stands for; `is_of_torch`: for a node that only reads it.
     [[nodiscard]] at::Tensor bring_back(SavedHook const& hook, bool is_of_torch);
-    /// A backward begins, where that is not known yet: in a program that tells no phases, what is
+    /// A backward begins, where that is not known yet: in a program that reports no phases, what is
     /// saved after it is of a forward again.
     void begin_backward();
     /// The backward that the calling thread runs is counted and capped to its end, on this thread:
@@ -85,7 +85,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     /// As SessionUse::caps.
     [[nodiscard]] bool caps() const override { return use_.caps(); }
 
-    /// Who uses it. What ends a use tells `end_use` and `leave` here.
+    /// Who uses it. What ends a use calls `end_use` or `leave` here.
     [[nodiscard]] SessionUse& use() { return use_; }
     void end_use();
     void leave();
@@ -116,7 +116,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     [[nodiscard]] OwnedStorages const& owned() const { return owned_; }
     [[nodiscard]] Report report();
     [[nodiscard]] std::optional<Refusal> last_refusal();
-    /// The parameters of this step: the report's peak tells their gradients apart.
+    /// The parameters of this step: the report's peak shows their gradients by themselves.
     void add_trained(std::vector<at::Tensor> const& parameters) { gradients_.add(parameters); }
     /// An optimizer's step begins, which will allocate `state_bytes` that stay; 0: not known.
     void update_begins(std::int64_t state_bytes) {
@@ -162,7 +162,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     StepEstimate estimate_;
     PeakWatch peak_;
     Mutex owned_mutex_;
-    OwnedBytes owned_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_){};  ///< when they were told last
+    OwnedBytes owned_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_){};  ///< as of the last `own`
     Mutex refusal_mutex_;
     std::optional<Refusal> last_refusal_ SPILLWAY_GUARDED_BY(refusal_mutex_);
     std::atomic<std::int64_t> saved_count_{0};
