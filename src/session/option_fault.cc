@@ -30,8 +30,14 @@ std::string quoted(std::string const& given) {
     return given.empty() ? "" : "'" + given + "' ";
 }
 
+Option const& option_of(OptionFault const& fault) {
+    static constexpr Option kNone{};
+    Option const* const option = find_option(fault.option);
+    return option != nullptr ? *option : kNone;
+}
+
 std::string words_of_zero(OptionFault const& fault) {
-    ShareOf const share = find_option(fault.option)->share_of;
+    ShareOf const share = option_of(fault).share_of;
     return fmt::format(
         "'{}' must be greater than 0; write bytes, such as '16GiB'{}{}",
         fault.given,
@@ -43,7 +49,7 @@ std::string words_of_zero(OptionFault const& fault) {
 }
 
 std::string words_of_least(OptionFault const& fault) {
-    std::string_view const words = find_option(fault.option)->least_words;
+    std::string_view const words = option_of(fault).least_words;
     return fmt::format(
         "{} is less than {}",
         fault.number,
@@ -52,7 +58,7 @@ std::string words_of_least(OptionFault const& fault) {
 }
 
 std::string words_of_choice(OptionFault const& fault) {
-    Option const& option = *find_option(fault.option);
+    Option const& option = option_of(fault);
     return option.type == OptionType::policy
                ? fmt::format(
                      "unknown policy '{}'; choose from {}", fault.given, policy_names()
