@@ -7,8 +7,12 @@ LINE is a file with the last line of `make bench-peers`; README's picture is mad
 import argparse
 import json
 import pathlib
+import sys
 
-import matplotlib
+try:
+    import matplotlib
+except ModuleNotFoundError:
+    sys.exit("matplotlib is missing; run this with the Python that `make bench-peers` sets up, .venv/torch-2.15.0/bin/python")
 
 matplotlib.use("svg")
 matplotlib.rcParams["svg.fonttype"] = "none"

@@ -45,6 +45,10 @@ class Group {
         add(flag, to, help, otherwise)->check(check(range))->type_name("N");
     }
 
+    void whole(char const* flag, std::int64_t& to, std::string const& help, WholeNumber range) {
+        whole(flag, to, help, range, std::to_string(to));
+    }
+
     void fraction(char const* flag, double& to, std::string const& help, Fraction range) {
         add(flag, to, help, shown(to))->check(check(range))->type_name("X");
     }
@@ -89,13 +93,15 @@ void add_model(CLI::App& app, TrainOptions& options) {
     group.word(
         "--preset",
         options.preset,
-        "sizes of gpt2-124m, gpt2-345m, gpt2-774m, gpt2-1.5b or llama2-7b; the flags below override "
-        "them",
+        "sizes of gpt2-124m, gpt2-345m, gpt2-774m, gpt2-1.5b or llama2-7b; the flags below "
+        "override them",
         "NAME",
         "none: the demo's model"
     );
     group.word("--style", options.style, "gpt2 or llama2", "NAME", "the preset's, else gpt2");
-    group.whole("--layers", options.layers, "transformer blocks", {1, kMostLayers}, "the preset's, else 6");
+    group.whole(
+        "--layers", options.layers, "transformer blocks", {1, kMostLayers}, "the preset's, else 6"
+    );
     group.whole(
         "--heads", options.heads, "attention heads", {1, kMostWidth}, "the preset's, else 8"
     );
@@ -149,7 +155,7 @@ void add_training(CLI::App& app, TrainOptions& options) {
         "PATH",
         "text on this machine, such as Python's library sources"
     );
-    group.whole("--steps", options.steps, "optimizer updates in total", {1, kMostSteps}, std::to_string(options.steps));
+    group.whole("--steps", options.steps, "optimizer updates in total", {1, kMostSteps});
     group.whole(
         "--validate-every",
         options.validate_every,
@@ -158,27 +164,25 @@ void add_training(CLI::App& app, TrainOptions& options) {
         {1, kMostSteps},
         "all text is trained on"
     );
-    group.whole("--seed", options.seed, "seed of weights, data order and dropout", {0, INT64_MAX}, std::to_string(options.seed));
-    group.whole(
-        "--accumulate", options.accumulate, "micro-batches per update", {1, kMostTokens}, std::to_string(options.accumulate)
-    );
+    group.whole("--seed", options.seed, "seed of weights, data order and dropout", {0, INT64_MAX});
+    group.whole("--accumulate", options.accumulate, "micro-batches per update", {1, kMostTokens});
     group.fraction(
         "--lr",
         options.learning_rate,
         "learning rate after the warm-up; it decays to a tenth along a cosine",
         {0.0, 1e3}
     );
-    group.whole(
-        "--warmup", options.warmup_steps, "updates of linear warm-up", {0, kMostSteps}, std::to_string(options.warmup_steps)
+    group.whole("--warmup", options.warmup_steps, "updates of linear warm-up", {0, kMostSteps});
+    group.fraction(
+        "--weight-decay",
+        options.weight_decay,
+        "AdamW's weight decay, for matrices only",
+        {0.0, 1e3}
     );
-    group.fraction("--weight-decay", options.weight_decay, "AdamW's weight decay, for matrices only", {0.0, 1e3});
     group.fraction("--beta1", options.beta1, "AdamW's beta1", {0.0, 1.0, true});
     group.fraction("--beta2", options.beta2, "AdamW's beta2", {0.0, 1.0, true});
     group.fraction(
-        "--clip",
-        options.clip,
-        "clip gradients to this global norm; 0: do not clip",
-        {0.0, 1e9}
+        "--clip", options.clip, "clip gradients to this global norm; 0: do not clip", {0.0, 1e9}
     );
     group.choice("--precision", options.precision, "bf16 trains under autocast", {"fp32", "bf16"});
     group.whole(
@@ -358,9 +362,7 @@ void read_sizes(TrainOptions& options) {
             continue;
         }
         if (auto const wrong = read_option(option, typed->second, memory_limit_bytes(), session)) {
-            throw CLI::ValidationError(
-                std::string(option.flag), words_of(*wrong, Face::program)
-            );
+            throw CLI::ValidationError(std::string(option.flag), words_of(*wrong, Face::program));
         }
     }
 }

@@ -92,7 +92,9 @@ Result<std::int64_t> checked(double size, std::string_view text) {
         return bad(text, "is negative; write bytes, such as 600MiB");
     }
     if (size > 0 && size < 1) {
-        return bad(text, "is less than one byte; write bytes, such as 600MiB, or a share, such as 80%");
+        return bad(
+            text, "is less than one byte; write bytes, such as 600MiB, or a share, such as 80%"
+        );
     }
     if (size > kMostBytes) {
         return too_large(text);

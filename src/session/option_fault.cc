@@ -15,10 +15,23 @@ namespace spillway {
 namespace {
 
 constexpr std::array<std::string_view, 17> kCodeNames{
-    "not_a_size",        "not_a_whole_number", "not_a_toggle",  "zero",        "negative",
-    "below_least",       "unknown_choice",     "needs_other",   "not_writable", "loses_precision",
-    "not_deterministic", "has_no_effect",      "no_kernels",    "no_tier",     "below_owned",
-    "above_free",        "failed"};
+    "not_a_size",
+    "not_a_whole_number",
+    "not_a_toggle",
+    "zero",
+    "negative",
+    "below_least",
+    "unknown_choice",
+    "needs_other",
+    "not_writable",
+    "loses_precision",
+    "not_deterministic",
+    "has_no_effect",
+    "no_kernels",
+    "no_tier",
+    "below_owned",
+    "above_free",
+    "failed"};
 static_assert(kCodeNames.size() == static_cast<std::size_t>(OptionCode::failed) + 1);
 
 /// "1.0 MiB (1052672 bytes)": rounded sizes that differ may look alike.
@@ -60,9 +73,7 @@ std::string words_of_least(OptionFault const& fault) {
 std::string words_of_choice(OptionFault const& fault) {
     Option const& option = option_of(fault);
     return option.type == OptionType::policy
-               ? fmt::format(
-                     "unknown policy '{}'; choose from {}", fault.given, policy_names()
-                 )
+               ? fmt::format("unknown policy '{}'; choose from {}", fault.given, policy_names())
                : fmt::format(
                      "unknown value '{}'; choose {}",
                      fault.given,

@@ -130,8 +130,8 @@ TEST(Options, a_refusal_has_its_numbers) {
         .number = 3_MiB,
         .bound = 2_MiB};
     EXPECT_TRUE(words_of(owned, Face::cpp)
-                    .starts_with("parameters, gradients, buffers and optimizer state take 3.0 MiB"))
-        << words_of(owned, Face::cpp);
+                    .starts_with("parameters, gradients, buffers and optimizer state take 3.0 MiB")
+    ) << words_of(owned, Face::cpp);
     OptionFault const loss{
         .code = OptionCode::loses_precision,
         .option = "codecs",
@@ -168,8 +168,7 @@ TEST(Options, files_that_cannot_be_written_are_refused_before_their_time) {
             std::string& path = options.*std::get<std::string SessionOptions::*>(option.member);
             path = "/no/such/folder/file";
             EXPECT_EQ(
-                check_options(options)->detail,
-                "there is no folder '/no/such/folder' to put it in"
+                check_options(options)->detail, "there is no folder '/no/such/folder' to put it in"
             );
             path = "/";
             EXPECT_EQ(check_options(options)->detail, "is a folder, not a file");

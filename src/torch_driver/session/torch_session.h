@@ -39,7 +39,8 @@ namespace spillway {
 
 /// Opened by open_session.h.
 ///
-/// Thread  any, as each part of it specifies. Events reach the loop in turns (Loop::take_turn); no mutex
+/// Thread  any, as each part of it specifies. Events reach the loop in turns (Loop::take_turn); no
+/// mutex
 ///         of a part is held meanwhile
 class TorchSession final : public std::enable_shared_from_this<TorchSession>, public BudgetOwner {
   public:
@@ -53,8 +54,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     );
     ~TorchSession() override;
 
-    /// From now on what leaves is encoded as `rule` decides, through `staging_bytes` of staging that
-    /// count in the budget. Before the first save.
+    /// From now on what leaves is encoded as `rule` decides, through `staging_bytes` of staging
+    /// that count in the budget. Before the first save.
     void encode_by(std::unique_ptr<CodecRule> rule, std::int64_t staging_bytes);
 
     /// A forward begins: slots are counted afresh, and so are saves.
