@@ -261,7 +261,7 @@ TEST(Coded, what_has_no_kernel_is_refused_by_name) {
             (void)open_coded(coded_options(codecs));
             ADD_FAILURE() << codecs;
         } catch (BadOption const& refused) {
-            EXPECT_EQ(refused.option(), "codecs");
+            EXPECT_EQ(refused.fault().option, "codecs");
             EXPECT_NE(std::string(refused.what()).find(words), std::string::npos) << refused.what();
         }
     }
@@ -271,7 +271,7 @@ TEST(Coded, what_has_no_kernel_is_refused_by_name) {
         (void)open_session(qpo);  // the late accelerator alone has no kernels
         ADD_FAILURE() << "nothing was refused";
     } catch (BadOption const& refused) {
-        EXPECT_EQ(refused.option(), "policy");
+        EXPECT_EQ(refused.fault().option, "policy");
     }
 }
 

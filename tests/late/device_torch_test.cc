@@ -39,7 +39,7 @@ std::string refused(SessionOptions const& asked) {
     try {
         (void)open_session(asked);
     } catch (BadOption const& bad) {
-        return bad.option() + ": " + bad.what();
+        return bad.fault().option + ": " + bad.what();
     }
     return "it was opened";
 }
