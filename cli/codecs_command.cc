@@ -53,7 +53,7 @@ std::string table(CodecSpeeds const& speeds) {
     text += fmt::format(
         "memcpy {:.2f} GB/s; rates are raw bytes a second on one core, of {} MiB of normally "
         "distributed float32 (mask: of zeros and ones)\n"
-        "range: of a group of elements, largest less smallest; largest: its largest magnitude; a "
+        "range: of a group of elements, maximum minus minimum; largest: its largest magnitude; a "
         "16-bit element's own rounding comes on top\n",
         speeds.copy_bytes_per_s / 1e9,
         speeds.measured_bytes >> 20

@@ -65,8 +65,9 @@ int main(int count, char** words) {
     CLI::App& replay =
         *app.add_subcommand("replay", "Replays a recorded run and compares the commands");
     std::string record;
-    replay.add_option("FILE", record, "of --flight-record or --record-events")->required();
-    replay.footer("Exit codes: 0 the same commands, 1 others, 2 no such record");
+    replay.add_option("FILE", record, "event log, written by --flight-record or --record-events")
+        ->required();
+    replay.footer("Exit codes: 0 the same commands, 1 other commands, 2 not a valid event log");
     CLI::App& codecs = *app.add_subcommand(
         "codecs",
         "Every codec: bits, error bound, exact encoded size, and its speed on this machine"

@@ -13,7 +13,8 @@ namespace spillway {
 /// else the machine's memory.
 [[nodiscard]] std::int64_t memory_limit_bytes();
 
-/// Free bytes where `folder` is; very many where that is not known: such a folder is refused later.
+/// Free bytes of the file system that `folder` is on; a very large number if unknown: opening a
+/// session then refuses the folder.
 [[nodiscard]] std::int64_t free_bytes_of(std::string const& folder);
 
 }  // namespace spillway

@@ -31,10 +31,10 @@ enum class OptionCode : std::uint8_t {
     needs_other,         ///< it means nothing without the option `detail`
     not_writable,        ///< no file can be written there; `detail`: why
     // When a session opens:
-    loses_precision,    ///< `detail` would, and `lossy` is off; `given`: the codecs or the policy
+    loses_precision,    ///< `lossy` is off; `given`: codecs or policy; `detail`: "class=codec"
     not_deterministic,  ///< torch is set to deterministic algorithms
     has_no_effect,      ///< `given`, or empty: the option itself; `detail`: why
-    no_kernels,         ///< the device has none for a codec of `given`; `detail`: which
+    no_kernels,         ///< the device has none for the codec `detail`, of `given`
     no_tier,            ///< what is encoded has nowhere to go
     below_owned,        ///< `number` bytes that never move leave nothing of the budget, `bound`
     above_free,         ///< `number` bytes are asked for, `bound` are free in the folder `given`
@@ -44,7 +44,7 @@ enum class OptionCode : std::uint8_t {
 /// "below_least".
 [[nodiscard]] std::string_view name_of(OptionCode code);
 
-/// Whether the text itself cannot be read, or is nothing; else the value can be read and cannot be.
+/// True: the text cannot be parsed, or is zero bytes. False: the parsed value is not allowed.
 [[nodiscard]] bool is_of_text(OptionCode code);
 
 /// Why an option is refused, for programs; words_of is for people.

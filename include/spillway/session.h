@@ -40,7 +40,8 @@ class Capped;
 class BadOption : public std::invalid_argument {
   public:
     explicit BadOption(OptionFault fault)
-        : std::invalid_argument(words_of(fault, Face::cpp)), fault_(std::move(fault)) {}
+        : std::invalid_argument(fault.option + ": " + words_of(fault, Face::cpp)),
+          fault_(std::move(fault)) {}
 
     /// Its code, the option and the numbers; words_of gives the line with another face's names.
     [[nodiscard]] OptionFault const& fault() const { return fault_; }
@@ -138,7 +139,7 @@ class Recording {
 
     /// Marks the recording as ended by an error that is no C++ exception, such as one of Python's.
     /// An error may keep what was recorded: where `cap_from_open` is false, the session then caps
-    /// only backwards of that and optimizers' steps, until it is entered again.
+    /// only backward passes of those graphs, and optimizer steps, until it is entered again.
     void by_error();
 
   private:

@@ -16,8 +16,8 @@
 
 namespace spillway {
 
-/// What each of them is beside an error of torch's: where in the program's step it came. Their
-/// words begin with it.
+/// The step and the phase in which an error was raised; its message begins with them. A base of the
+/// errors below, beside torch's own.
 class InStep {
   public:
     InStep(std::int64_t step, Phase phase) : step_(step), phase_(phase) {}

@@ -54,7 +54,7 @@ struct TrainOptions {
     std::string json;                   ///< file for the results; empty: none
     bool count_allocations = false;     ///< plain run, allocator counted (measurements)
 
-    // budget, codecs, places of its records: the session's, without one where no device is capped
+    // Options of the session; with `device_budget_bytes` = 0 there is no session.
     SessionOptions session;
     /// Sizes as typed, by their names in SessionOptions: messages repeat the user's own words.
     std::map<std::string, std::string, std::less<>> typed;

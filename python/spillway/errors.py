@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spillway's exceptions. Inside an operator or a backward, torch's own types are raised."""
 
+from typing import Any
+
 import torch
 
 
@@ -10,15 +12,19 @@ class Error(Exception):
 
 
 class OptionError(Error, ValueError):
-    """An invalid option; `option` is its name."""
+    """An invalid option: `option` is its name, `code` the reason, such as "below_least"; `number` is the value that was
+    compared with `bound`, or both are None."""
 
-    def __init__(self, option: str, why: str) -> None:
+    def __init__(self, option: str, why: str, code: str = "wrong_type", number: int | None = None, bound: int | None = None) -> None:
         super().__init__(f"{option}: {why}")
         self.option = option
+        self.code = code
+        self.number = number
+        self.bound = bound
         self._why = why
 
-    def __reduce__(self) -> tuple[type, tuple[str, str]]:
-        return type(self), (self.option, self._why)  # pickled by a worker process, for example
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return type(self), (self.option, self._why, self.code, self.number, self.bound)  # pickled by a worker process, for example
 
 
 class BudgetError(OptionError, torch.OutOfMemoryError):

@@ -21,7 +21,6 @@ from .errors import BudgetError, Error, OptionError, StateError, SpillwayWarning
 from .policies import policies
 from .report import Report
 
-_BUDGETS = ("device_budget", "host_budget", "nvme_budget")
 _Result = TypeVar("_Result")
 
 
@@ -33,10 +32,11 @@ def _error_of(words: str) -> Error:
         refusal = None
     if not isinstance(refusal, dict):
         return Error(words)
-    if refusal["about"] == "state":
+    if refusal["code"] == "state":
         return StateError(refusal["why"])
-    is_budget = refusal["about"] == "option" and refusal["option"] in _BUDGETS
-    return (BudgetError if is_budget else OptionError)(refusal["option"], refusal["why"])
+    numbers = (refusal["number"], refusal["bound"]) if refusal["number"] or refusal["bound"] else (None, None)
+    return (BudgetError if refusal["is_budget"] else OptionError)(
+        refusal["option"], refusal["why"], refusal["code"], *numbers)
 
 
 def _utf8(text: str) -> str:

@@ -32,7 +32,8 @@ constexpr std::array kTable{
         .otherwise = "no cap: nothing is moved",
         .python_otherwise = "required",
         .group = kBudget,
-        .least = 1,
+        .least = 4096,
+        .least_words = "4 KiB, one page",
         .share_of = ShareOf::device_memory},
     Option{
         .name = "host_budget_bytes",

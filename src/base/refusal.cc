@@ -107,8 +107,8 @@ std::string_view name_of(NoticeCode code) {
 std::string words_of(Refusal const& refusal, Face face) {
     if (refusal.why == NoRoom::outer_full) {
         return fmt::format(
-            "asked for {}, and nothing else can leave: a session around this one uses {} of {}, "
-            "what is allocated inside it included",
+            "asked for {}, and nothing else can leave: a session around this one uses {} of its {} "
+            "(allocations of this session included)",
             format_size(refusal.asked_bytes),
             format_size(refusal.used_bytes),
             format_size(refusal.limit_bytes)

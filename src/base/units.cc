@@ -53,18 +53,14 @@ constexpr std::array<Unit, 26> kUnits{{
     {"eb", 1e18},
 }};
 
-Error bad(std::string_view text, char const* why) {
+Error bad(std::string_view text, std::string_view why) {
     return Error{Errc::bad_argument, fmt::format("'{}' {}", text, why), ""};
 }
 
-Error not_a_size(std::string_view text) {
-    return Error{
-        Errc::bad_argument,
-        fmt::format(
-            "'{}' is not a size; write it as 600MiB (KiB, MiB, GiB), 700MB (KB, MB, GB) or 80%",
-            text
-        ),
-        ""};
+Error not_a_size(std::string_view text, bool may_be_share) {
+    std::string why = "is not a size; write it as 600MiB (KiB, MiB, GiB)";
+    why += may_be_share ? ", 700MB (KB, MB, GB) or 80%" : " or 700MB (KB, MB, GB)";
+    return bad(text, why);
 }
 
 /// A size is a signed 64-bit number, less what rounding to a `double` takes.
@@ -84,17 +80,16 @@ std::string_view trimmed(std::string_view text) {
     return text;
 }
 
-Result<std::int64_t> checked(double size, std::string_view text) {
+Result<std::int64_t> checked(double size, std::string_view text, bool may_be_share) {
     if (std::isnan(size) || std::isinf(size)) {
-        return not_a_size(text);
+        return not_a_size(text, may_be_share);
     }
     if (size < 0) {
-        return bad(text, "is negative; write bytes, such as 600MiB");
+        return bad(text, "is negative; write it as 600MiB");
     }
     if (size > 0 && size < 1) {
-        return bad(
-            text, "is less than one byte; write bytes, such as 600MiB, or a share, such as 80%"
-        );
+        std::string const share = may_be_share ? ", or a share, such as 80%" : "";
+        return bad(text, "is less than one byte; write it as 600MiB" + share);
     }
     if (size > kMostBytes) {
         return too_large(text);
@@ -114,23 +109,24 @@ Nanos operator/(Bytes amount, BytesPerSec rate) {
 
 Result<std::int64_t> parse_size(std::string_view text, std::int64_t whole_bytes) {
     std::string_view const body = trimmed(text);
+    bool const may_be_share = whole_bytes > 0;
     double number = 0;
     auto const [end, failure] = std::from_chars(body.data(), body.data() + body.size(), number);
     if (failure == std::errc::result_out_of_range && body.find('-') == body.npos) {
         return too_large(text);
     }
     if (failure != std::errc{}) {
-        return not_a_size(text);
+        return not_a_size(text, may_be_share);
     }
     std::string_view const unit = trimmed(body.substr(static_cast<std::size_t>(end - body.data())));
     if (unit == "%") {
         if (number > 100) {
             return bad(text, "is more than all; a share is at most 100%");
         }
-        if (whole_bytes <= 0) {
-            return bad(text, "is a share, which cannot be given here; write bytes, such as 600MiB");
+        if (!may_be_share) {
+            return bad(text, "is a share, which cannot be given here; write it as 600MiB");
         }
-        return checked(number / 100.0 * static_cast<double>(whole_bytes), text);
+        return checked(number / 100.0 * static_cast<double>(whole_bytes), text, may_be_share);
     }
     std::string lower(unit);
     std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) {
@@ -138,10 +134,10 @@ Result<std::int64_t> parse_size(std::string_view text, std::int64_t whole_bytes)
     });
     for (auto const& [name, factor] : kUnits) {
         if (lower == name) {
-            return checked(number * factor, text);
+            return checked(number * factor, text, may_be_share);
         }
     }
-    return not_a_size(text);
+    return not_a_size(text, may_be_share);
 }
 
 std::string format_size(std::int64_t size_bytes) {
@@ -157,6 +153,10 @@ std::string format_size(std::int64_t size_bytes) {
         ++step;
     }
     return fmt::format("{:.1f} {}", size, kNames[step]);
+}
+
+std::string format_exact_size(std::int64_t size_bytes) {
+    return fmt::format("{} ({} bytes)", format_size(size_bytes), size_bytes);
 }
 
 }  // namespace spillway

@@ -83,4 +83,7 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
 /// "512.3 MiB": binary units, one decimal, bytes below 1 KiB whole.
 [[nodiscard]] std::string format_size(std::int64_t size_bytes);
 
+/// "1.0 MiB (1052672 bytes)", where two sizes that look alike once rounded are compared.
+[[nodiscard]] std::string format_exact_size(std::int64_t size_bytes);
+
 }  // namespace spillway

@@ -87,9 +87,22 @@ TEST(UnitsTest, what_is_too_large_is_refused_as_that) {
             parse_size(text, 0).error().what, "'" + text + "' is too large; a size is at most 9 EB"
         );
     }
-    for (char const* text : {"-8EiB", "inf", "-1e400"}) {
+    for (char const* text : {"inf", "-1e400"}) {
         EXPECT_NE(parse_size(text, 0).error().what.find("is not a size"), std::string::npos);
     }
+    EXPECT_EQ(parse_size("-8EiB", 0).error().what, "'-8EiB' is negative; write it as 600MiB");
+    EXPECT_EQ(
+        parse_size("0.5", 8).error().what,
+        "'0.5' is less than one byte; write it as 600MiB, or a share, such as 80%"
+    );
+    EXPECT_EQ(
+        parse_size("80%", 0).error().what,
+        "'80%' is a share, which cannot be given here; write it as 600MiB"
+    );
+    EXPECT_EQ(
+        parse_size("much", 0).error().what,
+        "'much' is not a size; write it as 600MiB (KiB, MiB, GiB) or 700MB (KB, MB, GB)"
+    );
 }
 
 TEST(UnitsTest, sizes_are_written_in_binary_units) {
@@ -98,6 +111,7 @@ TEST(UnitsTest, sizes_are_written_in_binary_units) {
     EXPECT_EQ(format_size(1024), "1.0 KiB");
     EXPECT_EQ(format_size(537'185'485), "512.3 MiB");
     EXPECT_EQ(format_size(5_GiB), "5.0 GiB");
+    EXPECT_EQ(format_exact_size(1'052'672), "1.0 MiB (1052672 bytes)");
     EXPECT_EQ(format_size(4096 * 1024_GiB), "4.0 PiB");
     EXPECT_EQ(format_size(-2048), "-2.0 KiB");
 }

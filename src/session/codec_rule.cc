@@ -73,10 +73,14 @@ Result<void> lay_over(CodecTable& table, Item const& item) {
         return codec.error();
     }
     if (codec->kind == CodecKind::sign && item.name != name_of(TensorClass::relu_output)) {
-        return unknown(item.text, "'sign' keeps signs alone: it is for relu_output");
+        return unknown(
+            item.text, "'sign' stores signs only; use it for relu_output, as relu_output=sign"
+        );
     }
     if (codec->kind == CodecKind::mask && item.name.empty()) {
-        return unknown(item.text, "'mask' keeps two values alone: name the class, as mask=mask");
+        return unknown(
+            item.text, "'mask' stores two distinct values only; name the class, as mask=mask"
+        );
     }
     if (item.name.empty()) {
         for (TensorClass const each : kMayBeLossy) {

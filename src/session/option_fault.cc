@@ -34,13 +34,9 @@ constexpr std::array<std::string_view, 17> kCodeNames{
     "failed"};
 static_assert(kCodeNames.size() == static_cast<std::size_t>(OptionCode::failed) + 1);
 
-/// "1.0 MiB (1052672 bytes)": rounded sizes that differ may look alike.
-std::string with_bytes(std::int64_t size_bytes) {
-    return format_size(size_bytes) + " (" + std::to_string(size_bytes) + " bytes)";
-}
-
-std::string quoted(std::string const& given) {
-    return given.empty() ? "" : "'" + given + "' ";
+/// What the program shows before these words: "--codec affine4: cannot be used".
+std::string quoted(std::string const& given, Face face) {
+    return given.empty() || face == Face::program ? "" : "'" + given + "' ";
 }
 
 Option const& option_of(OptionFault const& fault) {
@@ -81,14 +77,33 @@ std::string words_of_choice(OptionFault const& fault) {
                  );
 }
 
-std::string words_of_loss(OptionFault const& fault) {
-    std::string const what = fault.detail + "; pass `lossy` to allow it";
-    return quoted(fault.given) +
-           (fault.option == "policy" ? "quantizes what it moves: " : "cannot be used: ") + what;
+std::string words_of_loss(OptionFault const& fault, Face face) {
+    std::size_t const at = fault.detail.find('=');
+    return fmt::format(
+        "{}{}: {} would lose precision with {}; {}",
+        quoted(fault.given, face),
+        fault.option == "policy" ? "quantizes what it moves" : "cannot be used",
+        std::string_view(fault.detail).substr(0, at),
+        std::string_view(fault.detail).substr(at + 1),
+        with_option_names("pass `lossy` to allow it", face)
+    );
 }
 
-/// With other options in backticks.
-std::string words_with_marks(OptionFault const& fault) {
+std::string words_of_path(OptionFault const& fault, Face face) {
+    return face == Face::program ? fault.detail : "'" + fault.given + "': " + fault.detail;
+}
+
+}  // namespace
+
+std::string_view name_of(OptionCode code) {
+    return kCodeNames.at(static_cast<std::size_t>(code));
+}
+
+bool is_of_text(OptionCode code) {
+    return code <= OptionCode::zero;
+}
+
+std::string words_of(OptionFault const& fault, Face face) {
     switch (fault.code) {
         case OptionCode::not_a_whole_number:
             return fmt::format("'{}' is not a whole number", fault.given);
@@ -103,54 +118,46 @@ std::string words_with_marks(OptionFault const& fault) {
         case OptionCode::unknown_choice:
             return words_of_choice(fault);
         case OptionCode::needs_other:
-            return fmt::format("it needs `{}`, which is not set", fault.detail);
+            return with_option_names("it needs `" + fault.detail + "`, which is not set", face);
+        case OptionCode::not_writable:
+            return words_of_path(fault, face);
         case OptionCode::loses_precision:
-            return words_of_loss(fault);
+            return words_of_loss(fault, face);
         case OptionCode::not_deterministic:
             return "lossy codecs cannot be used with deterministic algorithms, which torch is set "
                    "to use";
         case OptionCode::has_no_effect:
-            return (fault.given.empty() ? "" : quoted(fault.given) + "has no effect: ") +
+            return (fault.given.empty() ? "" : quoted(fault.given, face) + "has no effect: ") +
                    fault.detail;
         case OptionCode::no_kernels:
-            return quoted(fault.given) + "cannot be used: " + fault.detail;
+            return quoted(fault.given, face) + "cannot be used: the device has no kernels for " +
+                   fault.detail;
         case OptionCode::no_tier:
-            return "what is encoded has nowhere to go: give an NVMe folder (`nvme`) or "
-                   "`host_budget_bytes`";
+            return with_option_names(
+                "encoded tensors need a place to move to: give an NVMe folder (`nvme`) or "
+                "`host_budget_bytes`",
+                face
+            );
         case OptionCode::below_owned:
             return fmt::format(
                 "parameters, gradients, buffers and optimizer state take {}, and the budget is {}; "
                 "give more, as these stay on the device",
-                with_bytes(fault.number),
-                with_bytes(fault.bound)
+                format_exact_size(fault.number),
+                format_exact_size(fault.bound)
             );
         case OptionCode::above_free:
             return fmt::format(
-                "{} are asked for, but '{}' has {} free; ask for less, or leave it out",
+                "{} are asked for, but '{}' has {} free; ask for less, or leave it out for {}",
                 format_size(fault.number),
                 fault.given,
-                format_size(fault.bound)
+                format_size(fault.bound),
+                default_words(option_of(fault), face)
             );
         case OptionCode::not_a_size:
-        case OptionCode::not_writable:
         case OptionCode::failed:
             break;
     }
-    return fault.detail;
-}
-
-}  // namespace
-
-std::string_view name_of(OptionCode code) {
-    return kCodeNames.at(static_cast<std::size_t>(code));
-}
-
-bool is_of_text(OptionCode code) {
-    return code <= OptionCode::zero;
-}
-
-std::string words_of(OptionFault const& fault, Face face) {
-    return with_option_names(words_with_marks(fault), face);
+    return with_option_names(fault.detail, face);
 }
 
 }  // namespace spillway

@@ -156,6 +156,9 @@ std::optional<OptionFault> read_option(
         options.*(*word) = text;
         return std::nullopt;
     }
+    if (option.share_of == ShareOf::free_space && options.nvme.empty()) {
+        return of_text(option, OptionCode::needs_other, text, "nvme");
+    }
     bool const is_size = option.type != OptionType::integer;
     Result<std::int64_t> const number =
         is_size ? parse_size(text, whole_of(option, device_bytes, options.nvme))
@@ -181,7 +184,7 @@ std::optional<OptionFault> check_options(SessionOptions const& options) {
         }
         Option const* const needed = find_option(option.needs);
         if (needed != nullptr && !is_given(*needed, options)) {
-            return of_text(option, OptionCode::needs_other, "", std::string(needed->name));
+            return of_text(option, OptionCode::needs_other, {}, std::string(needed->name));
         }
     }
     return std::nullopt;

@@ -136,10 +136,10 @@ TEST(Options, a_refusal_has_its_numbers) {
         .code = OptionCode::loses_precision,
         .option = "codecs",
         .given = "affine4",
-        .detail = "attention would lose precision with affine4"};
+        .detail = "attention=affine4"};
     EXPECT_EQ(
         words_of(loss, Face::program),
-        "'affine4' cannot be used: attention would lose precision with affine4; pass --lossy to "
+        "cannot be used: attention would lose precision with affine4; pass --lossy to "
         "allow it"
     );
     EXPECT_TRUE(is_of_text(OptionCode::zero));
@@ -171,7 +171,10 @@ TEST(Options, files_that_cannot_be_written_are_refused_before_their_time) {
                 check_options(options)->detail, "there is no folder '/no/such/folder' to put it in"
             );
             path = "/";
-            EXPECT_EQ(check_options(options)->detail, "is a folder, not a file");
+            EXPECT_EQ(
+                checked(options),
+                "not_writable " + std::string(option.name) + ": '/': is a folder, not a file"
+            );
             path = "a_file_that_is_not_there";
             EXPECT_EQ(checked(options), "");
         }

@@ -39,7 +39,7 @@ std::string refused(SessionOptions const& asked) {
     try {
         (void)open_session(asked);
     } catch (BadOption const& bad) {
-        return bad.fault().option + ": " + bad.what();
+        return bad.what();
     }
     return "it was opened";
 }

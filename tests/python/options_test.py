@@ -163,7 +163,8 @@ class Options(same_bits.Case):
                 self.refused(f"{option.name}: unknown ", **{option.name: "zero"})
                 self.refused(f"{option.name}: expected a name, got None", **{option.name: None})
             if option.type == "file":
-                self.refused(f"{option.name}: there is no folder '/no/such/folder' to put it in", **{option.name: "/no/such/folder/file"})
+                self.refused(f"{option.name}: '/no/such/folder/file': there is no folder '/no/such/folder' to put it in",
+                             **{option.name: "/no/such/folder/file"})
 
     def test_what_needs_a_folder_says_so(self):
         for option in ("nvme_budget", "nvme_rate"):

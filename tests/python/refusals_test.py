@@ -30,16 +30,18 @@ class Refusals(Train):
 
     def test_options_that_cannot_be(self):
         net = model()
-        for too_few, shown in (("12", "12 B"), (1, "1 B")):
-            self.refused(spillway.BudgetError, f"device_budget: a limit of {shown} is less than a page (4 KiB)", self.open, net,
-                         too_few)
+        for too_few in ("12", 1):
+            small = self.refused(spillway.BudgetError, f"device_budget: {too_few} is less than 4 KiB, one page", self.open, net,
+                                 too_few)
+            self.assertEqual((small.option, small.code, small.number, small.bound),
+                             ("device_budget", "below_least", int(too_few), 4096))
         for none in ("", None):
             no_budget = self.refused(spillway.OptionError, "expected bytes", self.open, net, none)
             self.assertNotIsInstance(no_budget, torch.OutOfMemoryError, "a smaller batch would not help")
         for odd in (float("nan"), float("inf"), 0.5, True, object()):
             with self.assertRaisesRegex(spillway.OptionError, "device_budget: "):
                 self.open(net, odd)
-        for odd in (0, "0", " 0 ", "0.5", "0%", "0MiB"):
+        for odd in (0, "0", " 0 ", "0%", "0MiB"):
             zero = self.refused(spillway.OptionError, "' must be greater than 0; write bytes, such as", self.open, net, odd)
             self.assertNotIsInstance(zero, torch.OutOfMemoryError, "a smaller batch would not help")
         for folder, why in (("", "the path of the folder is empty"), (5, "expected the path of a folder, got 5"),
@@ -49,8 +51,13 @@ class Refusals(Train):
         self.open(net, numpy.int64(64 << 20)).close()
         taken = sum(p.nbytes for p in net.parameters())
         self.refused(spillway.BudgetError, f"({taken} bytes), and the budget is", self.open, net, taken - 4096)
+        for odd, why in (("0.5", "is less than one byte; write it as 600MiB, or a share, such as 80%"), (-5, "is negative")):
+            self.refused(spillway.OptionError, f"device_budget: '{odd}' {why}", self.open, net, odd)
+        self.refused(spillway.OptionError, "min_tensor_bytes: '80%' is a share, which cannot be given here", self.open, net,
+                     min_tensor_bytes="80%")
         much = self.refused(spillway.OptionError, "device_budget: 'much' is not a size", self.open, net, "much")
         self.assertNotIsInstance(much, torch.OutOfMemoryError, "a smaller batch would not help")
+        self.assertEqual((much.code, much.number, much.bound), ("not_a_size", None, None))
         for large in ("9EiB", 10**30, "1e400"):
             self.refused(spillway.OptionError, f"device_budget: '{large}' is too large; a size is at most 9 EB", self.open, net,
                          large)
@@ -75,8 +82,8 @@ class Refusals(Train):
         for much, shown in (("900TiB", "900.0 TiB"), ("1PiB", "1.0 PiB"), (1 << 50, "1.0 PiB")):
             wrong = self.refused(spillway.BudgetError, f"nvme_budget: {shown} are asked for, but '{self.folder}' has ", self.open,
                                  net, nvme_budget=much)
-            self.assertRegex(str(wrong), r" has [0-9.]+ [KMGT]iB free; ask for less, or leave it out \(then it is nine tenths of "
-                                         r"that\)$")
+            self.assertRegex(str(wrong), r" has [0-9.]+ [KMGT]iB free; ask for less, or leave it out for nine tenths of the free "
+                                         r"space$")
         self.open(net, nvme_budget="100%").close()
 
     def test_policies_are_listed_once(self):
@@ -91,8 +98,9 @@ class Refusals(Train):
 
     def test_an_error_reaches_another_process_whole(self):
         for kind in (spillway.OptionError, spillway.BudgetError):
-            there = pickle.loads(pickle.dumps(kind("nvme", "it is full")))
-            self.assertEqual((type(there), str(there), there.option), (kind, "nvme: it is full", "nvme"))
+            there = pickle.loads(pickle.dumps(kind("nvme", "it is full", "above_free", 2, 1)))
+            self.assertEqual((type(there), str(there), there.option, there.code, there.number, there.bound),
+                             (kind, "nvme: it is full", "nvme", "above_free", 2, 1))
 
     def test_a_share_is_of_the_machines_memory(self):
         session = self.open(model(), "50%", nvme_budget="1%")

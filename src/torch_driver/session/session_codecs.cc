@@ -35,13 +35,23 @@ OptionFault of_codecs(SessionOptions const& options, OptionCode code, std::strin
 void check_lossy(SessionOptions const& options, CodecTable const& table) {
     std::optional<TensorClass> const lossy = first_lossy(table);
     if (lossy && !options.lossy) {
-        std::string what = std::string(name_of(*lossy)) + " would lose precision with " +
-                           to_text(table[static_cast<std::size_t>(*lossy)]);
+        std::string what =
+            std::string(name_of(*lossy)) + '=' + to_text(table[static_cast<std::size_t>(*lossy)]);
         throw BadOption(of_codecs(options, OptionCode::loses_precision, std::move(what)));
     }
     if (options.lossy && at::globalContext().deterministicAlgorithms()) {
         throw BadOption({.code = OptionCode::not_deterministic, .option = "lossy"});
     }
+}
+
+std::string names_of_encoding_policies() {
+    std::string names;
+    for (Policy const& policy : policies()) {
+        if (policy.codec_of != nullptr) {
+            names += (names.empty() ? "" : ", ") + std::string(policy.name);
+        }
+    }
+    return names;
 }
 
 /// One line for what no codec can do where nothing is encoded.
@@ -104,7 +114,9 @@ std::optional<CodecTable> codecs_of(SessionOptions const& options) {
     }
     if (policy.codec_of == nullptr && options.codecs.empty()) {
         refuse_lossy(
-            options, "policy " + options.policy + " encodes nothing; name a codec, or policy qpo"
+            options,
+            "policy " + options.policy + " encodes nothing; name a codec, or another policy (" +
+                names_of_encoding_policies() + ")"
         );
         return std::nullopt;
     }
@@ -124,8 +136,7 @@ void check_codecs(
         bool const is_coded_here =
             device.device->is_host() || (device.coder != nullptr && device.coder->codes(codec));
         if (is_used && !is_coded_here) {
-            std::string why = options.device + " has no kernels for " + to_text(codec);
-            throw BadOption(of_codecs(options, OptionCode::no_kernels, std::move(why)));
+            throw BadOption(of_codecs(options, OptionCode::no_kernels, to_text(codec)));
         }
     }
 }

@@ -41,28 +41,26 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// What Python makes an error of its own of: one line of JSON. `about`: `option`, whose value
-/// cannot be; `text`, an option's that cannot be read or asks for nothing; `state`, of the session.
-void refuse(char const* about, std::string_view option, std::string const& why) {
-    OrderedJson const error{{"about", about}, {"option", option}, {"why", why}};
+/// One line of JSON, of which Python makes an error of its own.
+void refuse(OrderedJson const& error) {
     TORCH_CHECK_VALUE(false, json_line(error));
 }
 
-void refuse(std::string_view option, std::string const& why) {
-    refuse("option", option, why);
-}
-
 void refuse(OptionFault const& fault) {
-    refuse(
-        is_of_text(fault.code) ? "text" : "option",
-        option_name(fault.option, Face::python),
-        words_of(fault, Face::python)
-    );
+    Option const* const option = find_option(fault.option);
+    bool const is_budget = option != nullptr && option->share_of != ShareOf::nothing;
+    refuse(OrderedJson{
+        {"code", name_of(fault.code)},
+        {"option", option_name(fault.option, Face::python)},
+        {"why", words_of(fault, Face::python)},
+        {"number", fault.number},
+        {"bound", fault.bound},
+        {"is_budget", is_budget && !is_of_text(fault.code)}});
 }
 
 void check_state(bool holds, char const* otherwise) {
     if (!holds) {
-        refuse("state", "", otherwise);
+        refuse(OrderedJson{{"code", "state"}, {"why", otherwise}});
     }
 }
 
@@ -77,7 +75,7 @@ std::string text_of(OrderedJson const& value) {
     }
     Result<std::string> const text = codecs_of_classes(classes);
     if (!text.ok()) {
-        refuse("codec", text.error().message());
+        refuse(OptionFault{.option = "codecs", .detail = text.error().message()});
     }
     return *text;
 }
@@ -98,11 +96,10 @@ void choose_host_budget(OrderedJson const& given, SessionOptions& options) {
         return;
     }
     if (options.host_budget_bytes == 0 && options.nvme.empty()) {
-        refuse(
-            "host_budget",
-            "'" + text_of(given["host_budget"]) + "', and no nvme: nothing could leave " +
-                options.device
-        );
+        refuse(OptionFault{
+            .option = "host_budget_bytes",
+            .detail = "'" + text_of(given["host_budget"]) + "', and no nvme: nothing could leave " +
+                      options.device});
     }
 }
 
@@ -115,7 +112,7 @@ SessionOptions read_options(std::string const& text, std::int64_t device_bytes) 
     std::int64_t const whole_bytes = options.device == "cpu" ? memory_limit_bytes() : device_bytes;
     for (auto const& [name, value] : given.items()) {
         if (find_option(name, Face::python) == nullptr) {
-            refuse(name, "there is no such option");
+            refuse(OptionFault{.option = name, .detail = "there is no such option"});
         }
     }
     for (Option const& option : option_table()) {
