@@ -21,24 +21,26 @@ namespace spillway {
 
 /// Why an option value is refused. Which of OptionFault's members a code uses stands beside it.
 enum class OptionCode : std::uint8_t {
+    // Of the text (is_of_text):
     not_a_size,          ///< `given` cannot be read as bytes or a rate; `detail`: why
     not_a_whole_number,  ///< `given` cannot be read as one
     not_a_toggle,        ///< `given` is neither true nor false
     zero,                ///< `given` is no bytes, which the option does not take
-    negative,            ///< `number`
-    below_least,         ///< `number` is less than `bound`
-    unknown_choice,      ///< `given` is not one of choices_of
-    needs_other,         ///< it means nothing without the option `detail`
-    not_writable,        ///< no file can be written there; `detail`: why
+    // Of the value:
+    negative,        ///< `number` is below 0
+    below_least,     ///< `number` is less than `bound`
+    unknown_choice,  ///< `given` is not one of choices_of
+    needs_other,     ///< it means nothing without the option `detail`
+    not_writable,    ///< no file can be written at `given`; `detail`: why
     // When a session opens:
     loses_precision,    ///< `lossy` is off; `given`: codecs or policy; `detail`: "class=codec"
     not_deterministic,  ///< torch is set to deterministic algorithms
     has_no_effect,      ///< `given`, or empty: the option itself; `detail`: why
-    no_kernels,         ///< the device has none for the codec `detail`, of `given`
-    no_tier,            ///< what is encoded has nowhere to go
+    no_kernels,         ///< of `given`; `detail`: "codec on device"
+    no_tier,            ///< the tensors that `given` encodes have nowhere to move
     below_owned,        ///< `number` bytes that never move leave nothing of the budget, `bound`
     above_free,         ///< `number` bytes are asked for, `bound` are free in the folder `given`
-    failed,             ///< `detail`: the line of the system, the tier or the codec
+    failed,             ///< `detail` says why; `number` and `bound` where bytes were compared
 };
 
 /// "below_least".
@@ -54,7 +56,7 @@ struct OptionFault {
     std::string given = {};   ///< as its user wrote it
     std::int64_t number = 0;  ///< the value, where it is one
     std::int64_t bound = 0;   ///< what it was compared with
-    std::string detail = {};  ///< may name options in backticks, for with_option_names
+    std::string detail = {};  ///< with `failed`, options in backticks are named by words_of
 
     bool operator==(OptionFault const&) const = default;
 };
@@ -77,7 +79,7 @@ enum class Markup : std::uint8_t { plain, markdown };
 
 /// Reads `text`, as a user types it, into the option's member: "16GiB", "80%", "true", "keep". A
 /// share of device memory is `device_bytes`' (0: shares are refused), one of free space
-/// `options.nvme`'s, which has to be read first.
+/// `options.nvme`'s, which has to be read first: without it the share is refused.
 [[nodiscard]] std::optional<OptionFault> read_option(
     Option const& option, std::string_view text, std::int64_t device_bytes, SessionOptions& options
 );

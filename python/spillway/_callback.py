@@ -25,7 +25,7 @@ class Training:
         super().__init__()
         arguments = _SIGNATURE.bind(self, **options)
         arguments.apply_defaults()
-        _options.read(arguments.arguments)  # of a wrong type: here, not when training begins
+        _options.read(arguments.arguments)  # refuses wrong types now, not when training begins
         self._options = options
         self._session: Session | None = None
         self._report: Report | None = None

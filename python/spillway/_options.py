@@ -132,7 +132,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Each option's value in `given`, which may hold more, as JSON can hold it; None: not given."""
+    """The options in `given`, which may hold other names, too, as JSON can hold them; None: not given."""
     read_so_far = {option.name: _READERS[option.type](option.name, given[option.name]) for option in options()}
     if read_so_far["device_budget"] is None:
         raise OptionError("device_budget", f"expected bytes, such as '16GiB' or '80%', got {given['device_budget']!r}; to only "

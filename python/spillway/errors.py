@@ -15,7 +15,7 @@ class OptionError(Error, ValueError):
     """An invalid option: `option` is its name, `code` the reason, such as "below_least"; `number` is the value that was
     compared with `bound`, or both are None."""
 
-    def __init__(self, option: str, why: str, code: str = "wrong_type", number: int | None = None, bound: int | None = None) -> None:
+    def __init__(self, option: str, why: str, code: str = "invalid", number: int | None = None, bound: int | None = None) -> None:
         super().__init__(f"{option}: {why}")
         self.option = option
         self.code = code

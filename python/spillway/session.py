@@ -156,7 +156,7 @@ class Session:
         timeline: str | os.PathLike[str] | None = None,
         optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer] | None = None,
     ) -> None:
-        arguments = dict(locals())
+        arguments = dict(locals())  # before any other name is bound
         self._model = model
         opener = sys._getframe(_levels_to_the_caller() - 1)
         self._opened_at = (opener.f_code.co_filename, opener.f_lineno)
@@ -379,7 +379,8 @@ class Session:
         except BudgetError as refusal:  # it may be another one than the user has in mind
             self._was_refused = True
             file, line = self._opened_at
-            raise BudgetError(refusal.option, f"{refusal._why} (of the session opened at {file}:{line})") from None
+            raise BudgetError(refusal.option, f"{refusal._why} (of the session opened at {file}:{line})",
+                              refusal.code, refusal.number, refusal.bound) from None
 
     def _update_begins(self, state_bytes: int, parameters: list[torch.Tensor]) -> bool:
         """An optimizer's step begins that will keep so many bytes more. Returns whether its end needs no call."""

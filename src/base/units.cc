@@ -120,13 +120,14 @@ Result<std::int64_t> parse_size(std::string_view text, std::int64_t whole_bytes)
     }
     std::string_view const unit = trimmed(body.substr(static_cast<std::size_t>(end - body.data())));
     if (unit == "%") {
-        if (number > 100) {
-            return bad(text, "is more than all; a share is at most 100%");
-        }
         if (!may_be_share) {
             return bad(text, "is a share, which cannot be given here; write it as 600MiB");
         }
-        return checked(number / 100.0 * static_cast<double>(whole_bytes), text, may_be_share);
+        if (number > 100) {
+            return bad(text, "is more than all; a share is at most 100%");
+        }
+        double const share = std::floor(number / 100.0 * static_cast<double>(whole_bytes));
+        return checked(share, text, may_be_share);
     }
     std::string lower(unit);
     std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) {

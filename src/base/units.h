@@ -76,8 +76,8 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
 /// Reads a size as people type it: "600MiB", "1.5 GiB" (binary: KiB to EiB), "700MB" (decimal:
 /// KB to EB), "4096" or "4096B" (bytes), "80%" (of `whole_bytes`).
 ///
-/// Fails   Errc::bad_argument with the text as typed: not a size, negative, too large, or a share
-///         where `whole_bytes` is 0 (nothing it could be a share of)
+/// Fails   Errc::bad_argument with the text as typed: not a size, negative, below one byte,
+///         too large, or a share where `whole_bytes` is 0 (nothing it could be a share of)
 [[nodiscard]] Result<std::int64_t> parse_size(std::string_view text, std::int64_t whole_bytes);
 
 /// "512.3 MiB": binary units, one decimal, bytes below 1 KiB whole.

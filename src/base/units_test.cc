@@ -90,6 +90,9 @@ TEST(UnitsTest, what_is_too_large_is_refused_as_that) {
     for (char const* text : {"inf", "-1e400"}) {
         EXPECT_NE(parse_size(text, 0).error().what.find("is not a size"), std::string::npos);
     }
+}
+
+TEST(UnitsTest, why_a_text_is_no_size) {
     EXPECT_EQ(parse_size("-8EiB", 0).error().what, "'-8EiB' is negative; write it as 600MiB");
     EXPECT_EQ(
         parse_size("0.5", 8).error().what,
@@ -99,6 +102,11 @@ TEST(UnitsTest, what_is_too_large_is_refused_as_that) {
         parse_size("80%", 0).error().what,
         "'80%' is a share, which cannot be given here; write it as 600MiB"
     );
+    EXPECT_EQ(
+        parse_size("150%", 0).error().what,
+        "'150%' is a share, which cannot be given here; write it as 600MiB"
+    );
+    EXPECT_EQ(parse_size("80%", 1).value(), 0);
     EXPECT_EQ(
         parse_size("much", 0).error().what,
         "'much' is not a size; write it as 600MiB (KiB, MiB, GiB) or 700MB (KB, MB, GB)"

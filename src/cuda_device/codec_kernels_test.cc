@@ -192,7 +192,7 @@ TEST(CodecKernelsTest, many_chunks_at_once) {
     }
 }
 
-TEST(CodecKernelsTest, the_first_element_that_is_no_number_is_told) {
+TEST(CodecKernelsTest, the_first_element_that_is_no_number_is_reported) {
     SPILLWAY_NEEDS_KERNELS();
     for (int const shift : {0, 1}) {
         for (char const* const text : {"affine4", "fp8_e4m3", "nf4", "sign"}) {

@@ -135,7 +135,7 @@ TEST_F(MoverTest, a_load_that_names_its_store_starts_when_that_has_ended) {
     EXPECT_EQ(completions(), "1 ok, 2 ok, ");
 }
 
-TEST_F(MoverTest, completions_tell_when_the_tier_had_the_bytes_where_that_is_asked_for) {
+TEST_F(MoverTest, completions_have_start_and_end_on_the_tier_where_that_is_asked_for) {
     for (bool const measure : {false, true}) {
         open(*CpuDevice::open({.limit_bytes = 64_KiB}), {.measure = measure});
         std::int64_t const before_ns = steady_now_ns();

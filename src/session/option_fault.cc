@@ -34,7 +34,7 @@ constexpr std::array<std::string_view, 17> kCodeNames{
     "failed"};
 static_assert(kCodeNames.size() == static_cast<std::size_t>(OptionCode::failed) + 1);
 
-/// What the program shows before these words: "--codec affine4: cannot be used".
+/// `given` in quotes; empty for the program, which shows it itself: "--codec affine4: cannot be".
 std::string quoted(std::string const& given, Face face) {
     return given.empty() || face == Face::program ? "" : "'" + given + "' ";
 }
@@ -130,7 +130,7 @@ std::string words_of(OptionFault const& fault, Face face) {
             return (fault.given.empty() ? "" : quoted(fault.given, face) + "has no effect: ") +
                    fault.detail;
         case OptionCode::no_kernels:
-            return quoted(fault.given, face) + "cannot be used: the device has no kernels for " +
+            return quoted(fault.given, face) + "cannot be used: there are no kernels for " +
                    fault.detail;
         case OptionCode::no_tier:
             return with_option_names(
@@ -148,9 +148,9 @@ std::string words_of(OptionFault const& fault, Face face) {
         case OptionCode::above_free:
             return fmt::format(
                 "{} are asked for, but '{}' has {} free; ask for less, or leave it out for {}",
-                format_size(fault.number),
+                format_exact_size(fault.number),
                 fault.given,
-                format_size(fault.bound),
+                format_exact_size(fault.bound),
                 default_words(option_of(fault), face)
             );
         case OptionCode::not_a_size:

@@ -60,7 +60,7 @@ Result<std::int64_t> whole_number(std::string_view text) {
     std::int64_t number = 0;
     auto const [end, failure] = std::from_chars(text.begin(), text.end(), number);
     if (failure != std::errc{} || end != text.end()) {
-        return Error{Errc::bad_argument, "is not a whole number", std::string(text)};
+        return Error{Errc::bad_argument, {}, {}};
     }
     return number;
 }
@@ -74,7 +74,7 @@ std::int64_t whole_of(Option const& option, std::int64_t device_bytes, std::stri
         case ShareOf::host_memory:
             return memory_limit_bytes();
         case ShareOf::free_space:
-            return free_bytes_of(nvme);
+            return std::max<std::int64_t>(free_bytes_of(nvme), 1);  // 0: no shares here
     }
     return 0;
 }
@@ -156,8 +156,8 @@ std::optional<OptionFault> read_option(
         options.*(*word) = text;
         return std::nullopt;
     }
-    if (option.share_of == ShareOf::free_space && options.nvme.empty()) {
-        return of_text(option, OptionCode::needs_other, text, "nvme");
+    if (option.share_of == ShareOf::free_space && options.nvme.empty() && text.ends_with('%')) {
+        return of_text(option, OptionCode::needs_other, text, std::string(option.needs));
     }
     bool const is_size = option.type != OptionType::integer;
     Result<std::int64_t> const number =
@@ -194,7 +194,7 @@ std::string why_not_written(std::string const& path) {
     std::error_code failure;
     fs::file_status const status = fs::status(path, failure);
     if (fs::is_directory(status)) {
-        return "is a folder, not a file";
+        return "a folder, not a file";
     }
     if (fs::exists(status)) {
         return ::access(path.c_str(), W_OK) == 0 ? "" : std::strerror(errno);

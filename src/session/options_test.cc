@@ -60,7 +60,7 @@ TEST(Options, text_is_read_by_the_type) {
     }
 }
 
-TEST(Options, the_default_that_help_tells_is_the_one_that_holds) {
+TEST(Options, the_default_in_help_is_the_one_that_holds) {
     SessionOptions options;
     ASSERT_EQ(
         read("min_value_bytes", default_words(*find_option("min_value_bytes"), Face::cpp), options),
@@ -124,28 +124,82 @@ TEST(Options, a_refusal_has_its_numbers) {
             .number = 12,
             .bound = 4096})
     );
-    OptionFault const owned{
-        .code = OptionCode::below_owned,
-        .option = "device_budget_bytes",
-        .number = 3_MiB,
-        .bound = 2_MiB};
-    EXPECT_TRUE(words_of(owned, Face::cpp)
-                    .starts_with("parameters, gradients, buffers and optimizer state take 3.0 MiB")
-    ) << words_of(owned, Face::cpp);
-    OptionFault const loss{
+}
+
+TEST(Options, a_share_of_free_space_needs_its_folder) {
+    SessionOptions options;
+    EXPECT_EQ(
+        read("nvme_budget_bytes", "80%", options),
+        "needs_other nvme_budget_bytes: it needs nvme=, which is not set"
+    );
+    EXPECT_TRUE(read("nvme_budget_bytes", "much", options).starts_with("not_a_size "));
+}
+
+TEST(Options, each_code_has_its_name_and_words) {
+    auto const words = [](OptionFault const& fault, Face face) {
+        return std::string(name_of(fault.code)) + ": " + words_of(fault, face);
+    };
+    OptionFault fault{
         .code = OptionCode::loses_precision,
         .option = "codecs",
         .given = "affine4",
         .detail = "attention=affine4"};
     EXPECT_EQ(
-        words_of(loss, Face::program),
-        "cannot be used: attention would lose precision with affine4; pass --lossy to "
-        "allow it"
+        words(fault, Face::program),
+        "loses_precision: cannot be used: attention would lose precision with affine4; pass "
+        "--lossy to allow it"
     );
-    EXPECT_TRUE(is_of_text(OptionCode::zero));
-    EXPECT_FALSE(is_of_text(OptionCode::negative));
-    EXPECT_EQ(name_of(OptionCode::failed), "failed");
-    EXPECT_EQ(name_of(OptionCode::below_owned), "below_owned");
+    fault.option = "policy";
+    fault.given = "qpo";
+    EXPECT_EQ(
+        words(fault, Face::python),
+        "loses_precision: 'qpo' quantizes what it moves: attention would lose precision with "
+        "affine4; pass lossy=True to allow it"
+    );
+    fault = {.code = OptionCode::has_no_effect, .option = "lossy", .detail = "nothing moves"};
+    EXPECT_EQ(words(fault, Face::cpp), "has_no_effect: nothing moves");
+    fault.given = "refuse";
+    EXPECT_EQ(words(fault, Face::cpp), "has_no_effect: 'refuse' has no effect: nothing moves");
+    fault = {
+        .code = OptionCode::no_kernels,
+        .option = "codecs",
+        .given = "`lossy`",
+        .detail = "nf4 on cuda"};
+    EXPECT_EQ(
+        words(fault, Face::cpp),
+        "no_kernels: '`lossy`' cannot be used: there are no kernels for nf4 on cuda"
+    );
+    fault = {.code = OptionCode::no_tier, .option = "policy"};
+    EXPECT_EQ(
+        words(fault, Face::program),
+        "no_tier: encoded tensors need a place to move to: give an NVMe folder (--nvme) or "
+        "--host-budget"
+    );
+    fault = {
+        .code = OptionCode::below_owned,
+        .option = "device_budget_bytes",
+        .number = 3_MiB,
+        .bound = 2_MiB};
+    EXPECT_EQ(
+        words(fault, Face::cpp),
+        "below_owned: parameters, gradients, buffers and optimizer state take 3.0 MiB (3145728 "
+        "bytes), and the budget is 2.0 MiB (2097152 bytes); give more, as these stay on the device"
+    );
+    fault = {
+        .code = OptionCode::above_free,
+        .option = "nvme_budget_bytes",
+        .given = "/scratch",
+        .number = 2_KiB,
+        .bound = 1_KiB};
+    EXPECT_EQ(
+        words(fault, Face::cpp),
+        "above_free: 2.0 KiB (2048 bytes) are asked for, but '/scratch' has 1.0 KiB (1024 bytes) "
+        "free; ask for less, or leave it out for nine tenths of the free space"
+    );
+    fault = {.code = OptionCode::not_deterministic, .option = "lossy"};
+    EXPECT_TRUE(words(fault, Face::cpp).starts_with("not_deterministic: lossy codecs cannot"));
+    fault = {.option = "nvme", .detail = "is memory; set `nvme_allow_tmpfs`"};
+    EXPECT_EQ(words(fault, Face::python), "failed: is memory; set nvme_allow_tmpfs=True");
 }
 
 TEST(Options, every_number_below_its_least_is_refused) {
@@ -173,7 +227,7 @@ TEST(Options, files_that_cannot_be_written_are_refused_before_their_time) {
             path = "/";
             EXPECT_EQ(
                 checked(options),
-                "not_writable " + std::string(option.name) + ": '/': is a folder, not a file"
+                "not_writable " + std::string(option.name) + ": '/': a folder, not a file"
             );
             path = "a_file_that_is_not_there";
             EXPECT_EQ(checked(options), "");

@@ -37,7 +37,7 @@ bool comes_back_exact(Rig& rig, ValueId value, std::vector<float> const& values)
     return std::memcmp(back.data(), values.data(), values.size() * sizeof(float)) == 0;
 }
 
-TEST(SecondSaver, a_value_that_was_not_told_yet_goes_raw) {
+TEST(SecondSaver, a_value_that_was_not_reported_yet_goes_raw) {
     Rig rig(64_MiB);
     std::vector<float> const values = noise(1);
     ValueId const value = rig.save_floats(values, lossy(Advice::when_asked)).value();

@@ -37,7 +37,7 @@ TEST(device, a_number_that_is_not_there_is_refused_with_those_that_are) {
     );
 }
 
-TEST(device, without_any_the_reason_is_told) {
+TEST(device, without_any_the_reason_is_reported) {
     for (std::string const typed : {"cuda", "cuda:0", "cuda:7"}) {
         EXPECT_EQ(
             answer(typed, {0, "no driver"}),

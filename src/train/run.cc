@@ -200,7 +200,7 @@ class Run {
         progress_.show(news);
     }
 
-    // As the budget's counter has it, else as the device's own allocator has.
+    // From the budget's counter, else from the device's own allocator.
     std::optional<std::int64_t> device_peak_bytes() const {
         auto const counted = budget_.allocator_peak_bytes();
         auto const memory = device_memory(prepared_.device);

@@ -141,7 +141,7 @@ class Paths(InFolder):
 
     def test_codecs_with_no_place_to_go(self):
         self.assert_refused(["train", *TINY, "--policy", "qpo", "--lossy", "--device-budget", "1GiB"],
-                            ["--policy", "nowhere to go"])
+                            ["--policy", "encoded tensors need a place to move to"])
 
     def test_an_nvme_folder_in_memory(self):
         mounts = (line.split() for line in pathlib.Path("/proc/mounts").read_text().splitlines())
@@ -154,7 +154,7 @@ class Paths(InFolder):
         pathlib.Path(self.path("home")).mkdir()
         pathlib.Path(self.path("home/letter")).write_text("dear")
         self.refused("--json", "no/out.json", "no folder 'no'")
-        self.refused("--json", "home", "a folder")
+        self.refused("--json", "home", "a folder, not a file")
         self.refused("--record-events", "no/events", "no folder 'no'", "--device-budget", "1GiB")
         self.refused("--timeline", "no/timeline.json", "no folder 'no'", "--device-budget", "1GiB")
         self.refused("--checkpoint", "no/ckpt", "there is no folder")

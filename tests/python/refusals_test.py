@@ -80,9 +80,11 @@ class Refusals(Train):
     def test_a_budget_for_a_drive_that_has_less_free(self):
         net = model()
         for much, shown in (("900TiB", "900.0 TiB"), ("1PiB", "1.0 PiB"), (1 << 50, "1.0 PiB")):
-            wrong = self.refused(spillway.BudgetError, f"nvme_budget: {shown} are asked for, but '{self.folder}' has ", self.open,
-                                 net, nvme_budget=much)
-            self.assertRegex(str(wrong), r" has [0-9.]+ [KMGT]iB free; ask for less, or leave it out for nine tenths of the free "
+            wrong = self.refused(spillway.BudgetError, f"nvme_budget: {shown} (", self.open, net, nvme_budget=much)
+            self.assertIn(f"bytes) are asked for, but '{self.folder}' has ", str(wrong))
+            self.assertEqual(wrong.code, "above_free")
+            self.assertGreater(wrong.number, wrong.bound)
+            self.assertRegex(str(wrong), r" has [0-9.]+ [KMGT]iB \([0-9]+ bytes\) free; ask for less, or leave it out for nine tenths of the free "
                                          r"space$")
         self.open(net, nvme_budget="100%").close()
 

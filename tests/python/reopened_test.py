@@ -140,8 +140,10 @@ class Reopened(same_bits.Case):
         before = same_bits.bits(net.parameters())
         session = spillway.session(net, device_budget="16MiB", nvme=self.folder)
         self.addCleanup(session.close)
-        with self.assertRaisesRegex(spillway.BudgetError, rf"the budget is 16.0 MiB.*opened at .*{__file__.split('/')[-1]}:\d+"):
+        with self.assertRaisesRegex(spillway.BudgetError, rf"the budget is 16.0 MiB.*opened at .*{__file__.split('/')[-1]}:\d+") as raised:
             train(net, optimizer, session)
+        self.assertEqual((raised.exception.code, raised.exception.bound), ("below_owned", 16 << 20))
+        self.assertGreaterEqual(raised.exception.number, 16 << 20)
         self.assertEqual(same_bits.bits(net.parameters()), before)
 
     def test_two_in_turn_are_not_warned_of(self):

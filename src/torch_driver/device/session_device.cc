@@ -87,7 +87,12 @@ std::unique_ptr<Tier> open_host(SessionOptions const& options, SessionDevice con
     }
     Result<void> const fits = check_host_budget(bytes, limits);
     if (!fits.ok()) {
-        throw BadOption({.option = "host_budget_bytes", .detail = fits.error().message()});
+        throw BadOption(
+            {.option = "host_budget_bytes",
+             .number = bytes,
+             .bound = limits.left_bytes(),
+             .detail = fits.error().message()}
+        );
     }
     return HostTier::open(value_or_throw(device.host_memory(bytes), "host_budget_bytes"));
 }

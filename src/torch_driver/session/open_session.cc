@@ -58,14 +58,24 @@ LoopOptions loop_options_of(
 }
 
 /// Opens what `loop` writes.
-void open_files(Loop& loop) {
+void open_files(Loop& loop, SessionOptions const& options) {
     Result<void> const log = loop.open_log();
     if (!log.ok()) {
-        throw BadOption({.option = "record_events", .detail = log.error().message()});
+        throw BadOption(
+            {.code = OptionCode::not_writable,
+             .option = "record_events",
+             .given = options.record_events,
+             .detail = log.error().what}
+        );
     }
     Result<void> const timeline = loop.open_timeline();
     if (!timeline.ok()) {
-        throw BadOption({.option = "timeline_file", .detail = timeline.error().message()});
+        throw BadOption(
+            {.code = OptionCode::not_writable,
+             .option = "timeline_file",
+             .given = options.timeline_file,
+             .detail = timeline.error().what}
+        );
     }
 }
 
@@ -130,7 +140,7 @@ std::shared_ptr<TorchSession> open_session_on(
     if (codecs) {
         session->encode_by(make_rule(options, *codecs, session->loop()), coded_bytes);
     }
-    open_files(session->loop());
+    open_files(session->loop(), options);
     install_engine();
     install_allocator();
     return session;

@@ -68,7 +68,13 @@ void Session::end_cap() {
 void Session::write_timeline(std::string const& file) const {
     Result<void> const written = impl_->loop().write_timeline_now(file);
     if (!written.ok()) {
-        throw BadOption({.option = "timeline_file", .detail = written.error().message()});
+        bool const has_none = written.error().code == Errc::unsupported;
+        throw BadOption(
+            {.code = has_none ? OptionCode::failed : OptionCode::not_writable,
+             .option = "timeline_file",
+             .given = file,
+             .detail = written.error().what}
+        );
     }
 }
 

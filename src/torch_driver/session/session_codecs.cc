@@ -136,7 +136,8 @@ void check_codecs(
         bool const is_coded_here =
             device.device->is_host() || (device.coder != nullptr && device.coder->codes(codec));
         if (is_used && !is_coded_here) {
-            throw BadOption(of_codecs(options, OptionCode::no_kernels, to_text(codec)));
+            std::string what = to_text(codec) + " on " + options.device;
+            throw BadOption(of_codecs(options, OptionCode::no_kernels, std::move(what)));
         }
     }
 }

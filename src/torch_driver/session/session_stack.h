@@ -64,7 +64,7 @@ class SessionStack {
     }
 
   private:
-    /// And those that have ended.
+    /// Removes `session`, and those that have ended.
     void remove(TorchSession const* session) {
         std::erase_if(sessions_, [session](auto const& weak) {
             std::shared_ptr<TorchSession> const other = weak.lock();

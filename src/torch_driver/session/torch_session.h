@@ -40,8 +40,7 @@ namespace spillway {
 /// Opened by open_session.h.
 ///
 /// Thread  any, as each part of it specifies. Events reach the loop in turns (Loop::take_turn); no
-/// mutex
-///         of a part is held meanwhile
+///         mutex of a part is held meanwhile
 class TorchSession final : public std::enable_shared_from_this<TorchSession>, public BudgetOwner {
   public:
     /// Of `options` it reads what is of the driver alone: the size floor, when it caps, whether
@@ -117,7 +116,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     [[nodiscard]] OwnedStorages const& owned() const { return owned_; }
     [[nodiscard]] Report report();
     [[nodiscard]] std::optional<Refusal> last_refusal();
-    /// The parameters of this step: the report's peak shows their gradients by themselves.
+    /// The parameters of this step: the report's peak shows their gradients separately.
     void add_trained(std::vector<at::Tensor> const& parameters) { gradients_.add(parameters); }
     /// An optimizer's step begins, which will allocate `state_bytes` that stay; 0: not known.
     void update_begins(std::int64_t state_bytes) {
@@ -145,8 +144,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     [[noreturn]] void refuse(std::string const& why, Refusal refusal);
 
     Face const face_;
-    /// Each Recording and Update gets the parameters that are trained, from Python; else they are
-    /// among what `own` was given.
+    /// True, from Python: each Recording and Update is given the parameters that it trains. False:
+    /// they are among what `own` was given.
     bool const trained_is_given_;
     std::string const opened_at_;
     std::shared_ptr<Device> device_;

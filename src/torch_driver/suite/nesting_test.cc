@@ -121,7 +121,7 @@ TEST(Nesting, a_refusal_names_the_budget_that_is_short_and_no_other) {
         FAIL() << "the outermost budget did not hold";
     } catch (c10::OutOfMemoryError const& error) {
         std::string const words = error.what_without_backtrace();
-        EXPECT_NE(words.find(" of " + format_size(values(4))), std::string::npos) << words;
+        EXPECT_NE(words.find(" of its " + format_size(values(4))), std::string::npos) << words;
     }
     EXPECT_GE(many.size(), 3U);  // on the CPU each of the outer two keeps a page
 }
