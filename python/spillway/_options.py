@@ -54,20 +54,25 @@ def options() -> list[Option]:
     return [Option(*row) for row in torch.ops.spillway.options()]
 
 
-def _size(option: str, size: Any) -> str | None:
-    if isinstance(size, float) and not math.isfinite(size):
-        raise OptionError(option, f"{size!r} is not a number of bytes; write a text like '16GiB' or '80%'")
+def _size(option: str, size: Any, examples: str = "'16GiB'") -> str | None:
+    may_be_share = "%" in examples
+    if isinstance(size, float) and may_be_share and 0 < size <= 1:
+        raise OptionError(option, f"{size!r} is neither bytes nor a share; write '{size:.0%}' for a share")
     if isinstance(size, float):
         if not size.is_integer() or size == 1:
-            raise OptionError(option, f"{size!r} is neither bytes nor a share; write '{size:.0%}' for a share" if 0 < size <= 1
-                              else f"{size!r} is not a number of bytes; write {size:.0f}, or a text like '16GiB' or '80%'")
+            whole = f"{size:.0f}, or " if math.isfinite(size) and size > 1 else ""
+            raise OptionError(option, f"{size!r} is not a number of bytes; write {whole}a text like {examples}")
         size = int(size)  # 1e9
     if not isinstance(size, (bool, str, type(None))):
         with contextlib.suppress(TypeError):
             size = operator.index(size)  # numpy's integers, too
     if isinstance(size, bool) or not isinstance(size, (int, str, type(None))):
-        raise OptionError(option, f"expected bytes, as a number or as a text like '16GiB' or '80%', got {size!r}")
+        raise OptionError(option, f"expected bytes, as an int or as a text like {examples}, got {size!r}")
     return None if size in (None, "") else str(size)
+
+
+def _size_or_share(option: str, size: Any) -> str | None:
+    return _size(option, size, "'16GiB' or '80%'")
 
 
 def _integer(option: str, number: Any) -> int | None:
@@ -75,7 +80,10 @@ def _integer(option: str, number: Any) -> int | None:
         return None
     with contextlib.suppress(TypeError):
         if not isinstance(number, bool):
-            return operator.index(number)
+            whole = operator.index(number)
+            if whole >= 2**63:
+                raise OptionError(option, f"{whole} is too large; the most is 2**63 - 1")
+            return whole
     raise OptionError(option, f"expected an integer, got {number!r}")
 
 
@@ -106,6 +114,8 @@ def _path(what: str) -> Callable[[str, Any], str | None]:
 
 def utf8_path(option: str, path: str | bytes) -> str:
     path = os.fsdecode(path)
+    if "\0" in path:
+        raise OptionError(option, f"the path {path!r} has a null byte")
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -127,7 +137,7 @@ def _codecs(option: str, codecs: Any) -> str | dict[str, str] | None:
 
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {
-    "bytes": _size, "rate": _size, "integer": _integer, "toggle": _toggle, "choice": _name, "policy": _name,
+    "bytes": _size, "share": _size_or_share, "rate": _size, "integer": _integer, "toggle": _toggle, "choice": _name, "policy": _name,
     "codecs": _codecs, "folder": _path("folder"), "file": _path("file")}
 
 

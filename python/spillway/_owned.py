@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a model and its optimizers own: the tensors that are never moved, and whether they are still the same."""
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping
 
 import torch
@@ -48,6 +49,15 @@ def _named_states(state: object) -> Iterator[tuple[str, object]]:
         yield from state.items()
     else:
         yield "of no parameter", state
+
+
+def optimizers_with_state(model: torch.nn.Module) -> list[torch.optim.Optimizer]:
+    """Those of the process that train a parameter of `model` and have state. Looks at every object, some 0.05 s."""
+    parameters = {id(parameter) for parameter in model.parameters()}
+    return [each for each in gc.get_objects()
+            # The type alone: other objects may run code when they are asked for their class.
+            if issubclass(type(each), torch.optim.Optimizer) and getattr(each, "state", None)
+            and any(id(parameter) in parameters for group in each.param_groups for parameter in group["params"])]
 
 
 def state_tensors(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[torch.Tensor]:

@@ -31,5 +31,7 @@ class Report(Mapping[str, Any]):
     def __str__(self) -> str:
         return self._table
 
+    __repr__ = __str__  # a prompt shows the table
+
     def _repr_html_(self) -> str:
         return self._page

@@ -16,7 +16,7 @@ import torch
 from torch.nn.parameter import UninitializedTensorMixin
 
 from . import _options, _update
-from ._owned import fingerprint, owned_tensors, state_tensors
+from ._owned import fingerprint, optimizers_with_state, owned_tensors, state_tensors
 from .errors import BudgetError, Error, OptionError, StateError, SpillwayWarning
 from .policies import policies
 from .report import Report
@@ -188,6 +188,7 @@ class Session:
         self._is_closed = False
         self._version_at_opening = self._version()
         try:
+            self._see_optimizers()
             self._own()
             if not _call(self._runtime.has_tiers) and self._moves(policy):
                 self._warn_of_no_place()
@@ -197,9 +198,16 @@ class Session:
             raise
         _update.watch(self)
 
+    def _see_optimizers(self) -> None:
+        """Of torch.optim, with state that exists already, as of a checkpoint: it counts before they take a step."""
+        for optimizer in optimizers_with_state(self._model):
+            self._seen.setdefault(optimizer)
+
     def start(self) -> None:
         """Enters the session: it may move what autograd saves from now on. `with session:` calls this."""
         self._warn_of_unseen_updates()
+        if self._entries == 0:
+            self._see_optimizers()  # a checkpoint may have been loaded since
         self._own()
         parameters = list(filter(_update.is_plain, self._model.parameters()))
         try:
@@ -285,6 +293,8 @@ class Session:
         Args:
             module: A path as in `model.named_modules()`; empty: the whole model.
         """
+        if not isinstance(module, str):
+            raise OptionError("module", f"expected a path such as 'layers.0', got a {type(module).__name__}")
         try:
             self._model.get_submodule(module)
         except AttributeError:

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <system_error>
 #include <utility>
@@ -45,13 +46,18 @@ EventLog FlightRecorder::log() const {
 }
 
 Result<void> FlightRecorder::write(std::string const& path) const {
-    std::string const beside = path + ".tmp";
+    std::error_code failure;
+    bool const is_special =
+        std::filesystem::is_other(path, failure);  // never replace a device node
+    std::string const beside = is_special ? path : path + ".tmp";
     std::ofstream file(beside, std::ios::trunc);
     file << to_text(log());
     file.close();
-    if (!file || std::rename(beside.c_str(), path.c_str()) != 0) {
+    if (!file || (!is_special && std::rename(beside.c_str(), path.c_str()) != 0)) {
         std::string const why = std::generic_category().message(errno);
-        std::remove(beside.c_str());
+        if (!is_special) {
+            std::remove(beside.c_str());
+        }
         return Error{Errc::io, "the flight record cannot be written: " + why, path};
     }
     return {};

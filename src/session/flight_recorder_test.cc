@@ -102,5 +102,17 @@ TEST(FlightRecorder, the_file_reads_back_as_it_was) {
     EXPECT_EQ(nowhere.error().where, "/no/such/folder/file");
 }
 
+TEST(FlightRecorder, a_device_is_written_to_and_not_replaced) {
+    Steps steps;
+    steps.run(1);
+    // Through a link: a recorder that is wrong replaces that, not the machine's device.
+    auto const link = std::filesystem::path(SPILLWAY_BINARY_DIR) / "flight_recorder_test.full";
+    std::filesystem::remove(link);
+    std::filesystem::create_symlink("/dev/full", link);
+    EXPECT_FALSE(steps.recorder.write(link).ok());
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    std::filesystem::remove(link);
+}
+
 }  // namespace
 }  // namespace spillway

@@ -201,7 +201,7 @@ class Budgets(InFolder):
 
     def test_more_than_the_drive_has_free(self):
         said = self.assert_refused(["train", *TINY, "--device-budget", "1GiB", "--nvme", self.path(""), "--nvme-budget", "900TiB"],
-                                   ["--nvme-budget 900TiB: 900.0 TiB are asked for, but ", " free; ask for less"])
+                                   ["--nvme-budget 900TiB: 900.0 TiB (", " are asked for, but ", " free; ask for less"])
         self.assertEqual(len(said.splitlines()), 1)
 
     def test_the_folder_is_looked_at_before_a_share_of_it(self):

@@ -21,7 +21,7 @@ import same_bits
 
 WIDTH = 256
 ANNOTATIONS: dict[str, object] = {
-    "bytes": int | str | None, "rate": int | str | None, "integer": int | None, "toggle": bool, "choice": str, "policy": str,
+    "bytes": int | str | None, "share": int | str | None, "rate": int | str | None, "integer": int | None, "toggle": bool, "choice": str, "policy": str,
     "codecs": str | Mapping[str, str] | None, "folder": str | os.PathLike[str] | None, "file": str | os.PathLike[str] | None}
 
 
@@ -153,7 +153,7 @@ class Options(same_bits.Case):
             self.refused(f"{option.name}: ", **{option.name: object()})
             if option.type in ("folder", "file"):
                 self.refused(f"{option.name}: the path of the {option.type} is empty", **{option.name: ""})
-            if option.type in ("bytes", "rate"):
+            if option.type in ("bytes", "share", "rate"):
                 self.refused(f"{option.name}: 'much' is not a size", **{option.name: "much"})
                 self.refused(f"{option.name}: expected bytes", **{option.name: True})
             if option.type == "integer":

@@ -61,6 +61,12 @@ class Refusals(Train):
         for large in ("9EiB", 10**30, "1e400"):
             self.refused(spillway.OptionError, f"device_budget: '{large}' is too large; a size is at most 9 EB", self.open, net,
                          large)
+        for option, odd, why in (("min_tensor_bytes", 0.5, "0.5 is not a number of bytes; write a text like '16GiB'"),
+                                 ("nvme_rate", float("inf"), "inf is not a number of bytes; write a text like '16GiB'"),
+                                 ("rounding_seed", 2**63, "9223372036854775808 is too large; the most is 2**63 - 1"),
+                                 ("timeline", "a\0b", "the path 'a\\x00b' has a null byte")):
+            refused = self.refused(spillway.OptionError, f"{option}: {why}", self.open, net, **{option: odd})
+            self.assertFalse(str(refused).endswith("80%'"))
         self.open(net, "1PiB", host_budget=0).close()  # to measure: more than training can take
         self.refused(spillway.BudgetError, "nvme_budget: it needs nvme=, which is not set", self.open, net, nvme=None,
                      nvme_budget="1GiB")

@@ -3,6 +3,7 @@
 """Several open sessions of one model: which of them takes part in an optimizer's step."""
 
 import contextlib
+import gc
 import unittest
 import warnings
 import weakref
@@ -61,7 +62,11 @@ class Reopened(same_bits.Case):
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
         net.weight.grad = torch.ones_like(net.weight)
         optimizer.step()
+        momentum = optimizer.state_dict()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        gc.collect()
         self.open(net, "2560KiB")  # the weight, its gradient and its momentum take 3 MiB
+        optimizer.load_state_dict(momentum)
         before = net.weight.detach().clone()
         for _ in range(3):
             with self.assertRaises(spillway.BudgetError):
@@ -133,17 +138,56 @@ class Reopened(same_bits.Case):
         self.assertGreater(outer.report()["device_peak_by_phase"]["update"], 0)
         self.assertEqual(inner.report()["device_peak_by_phase"]["update"], 0)
 
-    def test_state_of_before_that_a_budget_does_not_hold_stops_a_step_before_it_changes_anything(self):
+    def test_state_that_exists_counts_from_the_opening_on(self):
         net = model()
         optimizer = torch.optim.AdamW(net.parameters())
         train(net, optimizer, contextlib.nullcontext())
-        before = same_bits.bits(net.parameters())
+        with self.assertRaisesRegex(spillway.BudgetError, "the budget is 16.0 MiB") as raised:
+            spillway.session(net, device_budget="16MiB", nvme=self.folder)
+        self.assertEqual((raised.exception.code, raised.exception.bound), ("below_owned", 16 << 20))
+        self.assertGreaterEqual(raised.exception.number, 18 << 20)
+        session = self.open(net, LARGE)
+        with session:
+            net(same_bits.noise(64, WIDTH)).sum().backward()
+        self.assertGreaterEqual(session.report()["device_peak_by_phase"]["setup"], 18 << 20)
+        session.close()
+
+    def test_state_that_is_loaded_before_the_first_entry_counts_there(self):
+        net = model()
+        optimizer = torch.optim.AdamW(net.parameters())
+        train(net, optimizer, contextlib.nullcontext())
+        saved = optimizer.state_dict()
+        optimizer = torch.optim.AdamW(net.parameters())
+        gc.collect()
         session = spillway.session(net, device_budget="16MiB", nvme=self.folder)
         self.addCleanup(session.close)
+        optimizer.load_state_dict(saved)
+        with self.assertRaisesRegex(spillway.BudgetError, "the budget is 16.0 MiB"):
+            session.start()
+
+    def test_state_of_others_does_not_count(self):
+        other = model()
+        optimizer = torch.optim.AdamW(other.parameters())
+        train(other, optimizer, contextlib.nullcontext())
+        self.open(model(), "16MiB").close()
+        self.assertTrue(optimizer.state)
+
+    def test_state_that_a_budget_does_not_hold_stops_a_step_before_it_changes_anything(self):
+        net = model()
+        optimizer = torch.optim.AdamW(net.parameters())
+        train(net, optimizer, contextlib.nullcontext())
+        saved = optimizer.state_dict()
+        before = same_bits.bits(net.parameters())
+        optimizer = torch.optim.AdamW(net.parameters())
+        gc.collect()
+        session = spillway.session(net, device_budget="16MiB", nvme=self.folder)
+        self.addCleanup(session.close)
+        with session:
+            pass
+        optimizer.load_state_dict(saved)
         with self.assertRaisesRegex(spillway.BudgetError, rf"the budget is 16.0 MiB.*opened at .*{__file__.split('/')[-1]}:\d+") as raised:
             train(net, optimizer, session)
         self.assertEqual((raised.exception.code, raised.exception.bound), ("below_owned", 16 << 20))
-        self.assertGreaterEqual(raised.exception.number, 16 << 20)
         self.assertEqual(same_bits.bits(net.parameters()), before)
 
     def test_two_in_turn_are_not_warned_of(self):

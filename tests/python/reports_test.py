@@ -51,6 +51,9 @@ class Reports(Train):
         self.modules = {row["module"]: row["bytes"] for row in report["device_peak_saved_by_module"]}
         self.assertEqual(sum(self.modules.values()), split["saved"])
         self.assertIn("peak     parameters", str(report))
+        self.assertEqual(repr(report), str(report))
+        with self.assertRaisesRegex(spillway.OptionError, "module: expected a path such as 'layers.0', got a Sequential"):
+            session.explain(net)
         return split
 
     def test_the_peak_of_large_activations_is_split_by_module(self):

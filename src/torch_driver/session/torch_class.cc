@@ -362,7 +362,8 @@ std::vector<std::tuple<std::string, std::string, std::string, bool, bool>> list_
 using ListedOption =
     std::tuple<std::string, std::string, std::string, std::string, std::vector<std::string>>;
 
-/// Of each option of spillway.session: name, type, default, help, what it can be chosen from.
+/// Of each option of spillway.session: name, type (of bytes that may be a share: "share"), default,
+/// help, what it can be chosen from.
 std::vector<ListedOption> list_options() {
     std::vector<ListedOption> all;
     for (Option const& option : option_table()) {
@@ -375,7 +376,7 @@ std::vector<ListedOption> list_options() {
         }
         all.emplace_back(
             std::string(option.python),
-            std::string(name_of(option.type)),
+            std::string(option.share_of == ShareOf::nothing ? name_of(option.type) : "share"),
             describe_default(option, Face::python),
             describe(option, Face::python),
             std::move(choices)
