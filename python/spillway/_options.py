@@ -54,6 +54,11 @@ def options() -> list[Option]:
     return [Option(*row) for row in torch.ops.spillway.options()]
 
 
+def utf8(text: str) -> str:
+    """A name or path may have bytes that are not UTF-8, which the runtime would not take."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _size(option: str, size: Any, examples: str = "'16GiB'") -> str | None:
     may_be_share = "%" in examples
     if isinstance(size, float) and may_be_share and 0 < size <= 1:
@@ -68,7 +73,9 @@ def _size(option: str, size: Any, examples: str = "'16GiB'") -> str | None:
             size = operator.index(size)  # numpy's integers, too
     if isinstance(size, bool) or not isinstance(size, (int, str, type(None))):
         raise OptionError(option, f"expected bytes, as an int or as a text like {examples}, got {size!r}")
-    return None if size in (None, "") else str(size)
+    if isinstance(size, int) and size.bit_length() > 1000:
+        raise OptionError(option, "the number is too large; a size is at most 9 EB")
+    return None if size in (None, "") else utf8(str(size))
 
 
 def _size_or_share(option: str, size: Any) -> str | None:
@@ -96,7 +103,7 @@ def _toggle(option: str, is_on: Any) -> bool:
 def _name(option: str, name: Any) -> str:
     if not isinstance(name, str):
         raise OptionError(option, f"expected a name, got {name!r}")
-    return name.encode("utf-8", "backslashreplace").decode()
+    return utf8(name)
 
 
 def _path(what: str) -> Callable[[str, Any], str | None]:
@@ -124,8 +131,10 @@ def utf8_path(option: str, path: str | bytes) -> str:
 
 
 def _codecs(option: str, codecs: Any) -> str | dict[str, str] | None:
-    if codecs is None or isinstance(codecs, str):
-        return codecs
+    if codecs is None:
+        return None
+    if isinstance(codecs, str):
+        return utf8(codecs)
     if not isinstance(codecs, Mapping):
         raise OptionError(option, f"expected a name or a mapping such as {{'attention': 'affine8'}}, got {codecs!r}")
     for tensor_class, codec in codecs.items():
@@ -133,7 +142,7 @@ def _codecs(option: str, codecs: Any) -> str | dict[str, str] | None:
             raise OptionError(option, f"expected the name of a class of tensors, got {tensor_class!r}")
         if not isinstance(codec, str):
             raise OptionError(option, f"'{tensor_class}': expected the name of a codec, got {codec!r}")
-    return dict(codecs)
+    return {utf8(tensor_class): utf8(codec) for tensor_class, codec in codecs.items()}
 
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {

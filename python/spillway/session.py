@@ -39,11 +39,6 @@ def _error_of(words: str) -> Error:
         refusal["option"], refusal["why"], refusal["code"], *numbers)
 
 
-def _utf8(text: str) -> str:
-    """A name or path may have bytes that are not UTF-8, which the runtime would not take."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 def _call(function: Callable[..., _Result], *arguments: Any) -> _Result:
     """Calls the runtime; its refusals are raised as types of ours."""
     try:
@@ -183,7 +178,7 @@ class Session:
         self._device = device
         self._runtime = _call(
             torch.classes.spillway.Session, _options.to_json(options, device, _rank()), _device_bytes(device),
-            _utf8(f"{opener.f_code.co_filename}:{opener.f_lineno}"),
+            _options.utf8(f"{opener.f_code.co_filename}:{opener.f_lineno}"),
         )
         self._is_closed = False
         self._version_at_opening = self._version()
@@ -299,7 +294,7 @@ class Session:
             self._model.get_submodule(module)
         except AttributeError:
             raise OptionError("module", f"the model has no '{module}'") from None
-        return _call(self._runtime.explain, _utf8(module))
+        return _call(self._runtime.explain, _options.utf8(module))
 
     def timeline(self, file: str | os.PathLike[str]) -> None:
         """Writes the last steps as JSON for Perfetto or chrome://tracing: stalls, copies, NVMe, phases."""
@@ -317,7 +312,14 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            self._leave(by_error=False)
+            try:
+                self._leave(by_error=False)
+            except BaseException as failure:
+                if not isinstance(failure, Error):  # Ctrl-C or a signal's, maybe after the runtime was left
+                    with contextlib.suppress(Error):
+                        _call(self._runtime.stop, True)
+                    self._is_entered = False
+                raise
             return
         # The error in flight is the user's to see. What was entered in this `with` and not left is left first.
         for session in [*_update.entered_since(self), self]:
@@ -453,7 +455,7 @@ class Session:
         if moved is not None:
             raise OptionError("model", f"it was on {self._device} when the session began and has a parameter on "
                                        f"{moved.device} now; open a session after the move")
-        _call(self._runtime.own, [tensor for _, _, tensor in owned], [_utf8(name) for _, name, _ in owned],
+        _call(self._runtime.own, [tensor for _, _, tensor in owned], [_options.utf8(name) for _, name, _ in owned],
               [kind for kind, _, _ in owned])
         self._last_owned = now
         self._was_refused = False

@@ -69,6 +69,10 @@ Loop::~Loop() {
     settle();
     runner_.close();
     accounting_.close();
+    MutexLock const lock(mutex_);
+    if (log_ && !log_->flush()) {
+        log_once(options_.record_events + ": cannot write the event log; it is not whole");
+    }
 }
 
 Result<void> Loop::open_log() {

@@ -75,6 +75,7 @@ TEST(Options, text_that_is_none_of_its_type_is_named) {
         read("device_budget_bytes", "much", options).find("not_a_size device_budget_bytes: 'much'"),
         std::string::npos
     );
+    options.nvme = "/";
     EXPECT_NE(read("min_value_bytes", "10%", options).find("not_a_size "), std::string::npos);
     EXPECT_EQ(
         read("nvme_budget_bytes", "0%", options),

@@ -182,6 +182,17 @@ class Budget(same_bits.Case):
         session.close()
         self.assertEqual(session.last_refusal, refusal)
 
+    def test_gradients_of_before_the_session_that_were_freed_in_it_count_no_more(self):
+        """By `zero_grad` inside the `with`: they are of no other entry's count."""
+        net = torch.nn.Sequential(*(torch.nn.Linear(512, 512, bias=False) for _ in range(8)))
+        net(torch.ones(8, 512)).sum().backward()  # 8 MiB of gradients
+        session = self.open(net, "24MiB")
+        with session:
+            net.zero_grad()
+            net(torch.ones(1024, 512)).square().mean().backward()
+        self.assertLessEqual(session.report()["device_needed_bytes"], 24 << 20)
+        session.close()
+
     def test_before_a_refusal_there_is_none(self):
         session = self.open(torch.nn.Linear(2, 2), "8MiB")
         self.assertIsNone(session.last_refusal)

@@ -4,6 +4,7 @@
 
 import ctypes
 import signal
+import sys
 import threading
 import time
 import unittest
@@ -122,6 +123,23 @@ class Interrupts(same_bits.Case):
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Stop))
         thread.join()
         self.assertEqual([type(raised) for raised in seen], [Stop])
+
+
+    def test_an_interrupt_while_the_session_is_left_leaves_it(self):
+        session = self.open(torch.nn.Linear(8, 8), "64MiB")
+
+        def interrupt(frame, _event, _argument):
+            if frame.f_code.co_name == "_leave":
+                sys.settrace(None)
+                raise KeyboardInterrupt
+
+        for _ in range(2):
+            with self.assertRaises(KeyboardInterrupt), session:
+                session._model(same_bits.noise(8, 8)).sum().backward()
+                sys.settrace(interrupt)
+        with session:
+            session._model(same_bits.noise(8, 8)).sum().backward()
+        session.close()
 
 
 if __name__ == "__main__":

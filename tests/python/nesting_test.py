@@ -220,6 +220,20 @@ class Threads(Case):
             loss.backward()
         other.backward()
 
+    def test_what_fits_nowhere_is_refused_where_the_inner_one_has_free_bytes_of_its_own(self):
+        """The outer one asks the inner one for room, which must not borrow that from the outer one first: no end otherwise."""
+        outer, inner = (self.open(torch.nn.Linear(8, 8), "32MiB") for _ in range(2))
+        with inner:
+            kept = torch.empty(6 * MEBI, dtype=torch.uint8)
+        with outer:
+            with inner:
+                graph = inner._model(noise(64, 8)).sum()  # keeps the loan
+                del kept
+            rest = torch.empty(28 * MEBI, dtype=torch.uint8)
+            with self.assertRaisesRegex(torch.OutOfMemoryError, "asked for 8.0 MiB"):
+                torch.empty(8 * MEBI, dtype=torch.uint8)
+        del rest, graph
+
     def test_data_loader_with_worker_processes(self):
         rows = torch.utils.data.TensorDataset(noise(2 * ROWS, WIDTH))
 

@@ -41,6 +41,9 @@ void NestedBudget::add_borrower(std::shared_ptr<NestedBudget> const& inner) {
 }
 
 bool NestedBudget::lend(std::int64_t bytes, bool make_room) {
+    if (asker_ == std::this_thread::get_id()) {
+        return false;  // what it asks a borrower for is not lent to that one first
+    }
     auto& device = dynamic_cast<CpuDevice&>(*device_);
     while (!device.lend(bytes)) {  // which keeps a page
         std::int64_t const needed = bytes + kArenaPageBytes;
@@ -74,8 +77,15 @@ bool NestedBudget::borrow(std::int64_t size_bytes, bool last_resort) {
     if (last_resort && asks_borrowers_.exchange(true)) {
         return false;  // one that was asked asks back
     }
-    auto const asked =
-        c10::make_scope_exit([&] { asks_borrowers_ = asks_borrowers_ && !last_resort; });
+    if (last_resort) {
+        asker_ = std::this_thread::get_id();
+    }
+    auto const asked = c10::make_scope_exit([&] {
+        if (last_resort) {
+            asker_ = std::thread::id();
+            asks_borrowers_ = false;
+        }
+    });
     std::int64_t back = trim_borrowers();
     for (auto const& borrower : borrowers()) {
         if (last_resort && !borrower->loan_.is_asking() && back < size_bytes) {

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace spillway {
@@ -87,6 +88,7 @@ class NestedBudget {
     BudgetOwner& owner_;
     Loan loan_;                                 ///< of the budget around this one
     std::atomic<bool> asks_borrowers_ = false;  ///< to let values go, as the last resort
+    std::atomic<std::thread::id> asker_;        ///< the thread that does; none: the default one
     Mutex mutex_;
     std::vector<std::weak_ptr<NestedBudget>> borrowers_ SPILLWAY_GUARDED_BY(mutex_);
 };

@@ -137,6 +137,7 @@ void TorchSession::begin_backward() {
         return;
     }
     if (loop_->current_phase() == Phase::forward) {
+        recharge();  // `zero_grad` in the forward, say
         turned_ = true;
         phase(Phase::backward);
     }
@@ -309,6 +310,9 @@ void TorchSession::make_room_until(std::int64_t size_bytes, c10::function_ref<bo
         end_idle_guards(true);
         Result<void> const room = loop_->make_room(device_->rounded(size_bytes));
         if (!room.ok()) {
+            if (recharge()) {
+                continue;
+            }
             see_need(device_->rounded(size_bytes));
             std::optional<Refusal> const of_lender = budget_.refusal(size_bytes);
             std::string const why =
@@ -389,7 +393,30 @@ void TorchSession::own(
              .bound = limit}
         );
     }
+    MutexLock const lock(owned_mutex_);
+    ++charges_;
+    charged_bytes_ = outside_bytes;
     device_->charge(outside_bytes);
+}
+
+bool TorchSession::recharge() {
+    std::uint64_t charges = 0;
+    {
+        MutexLock const lock(owned_mutex_);
+        if (charged_bytes_ == coded_bytes_) {
+            return false;
+        }
+        charges = charges_;
+    }
+    // Without the lock: the last reference to a storage may end here, which may need Python's.
+    std::int64_t const outside_bytes = owned_.outside_bytes() + coded_bytes_;
+    MutexLock const lock(owned_mutex_);
+    if (charges != charges_ || outside_bytes >= charged_bytes_) {
+        return false;
+    }
+    charged_bytes_ = outside_bytes;
+    device_->charge(outside_bytes);
+    return true;
 }
 
 void TorchSession::end_cap() {

@@ -135,6 +135,9 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
         ValueId value, SavedHook const* hook, bool is_of_torch, WithoutPythonLock& without_lock
     );
     void see_need(std::int64_t size_bytes);
+    /// Counts owned storages from outside the session that have been freed since `own` no more.
+    /// Returns whether there were any.
+    bool recharge();
     void see_peak(std::int64_t used_bytes);
     /// Those that are known since `own`, and those of the leaves in use.
     [[nodiscard]] std::int64_t gradient_bytes() const;
@@ -162,7 +165,9 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     StepEstimate estimate_;
     PeakWatch peak_;
     Mutex owned_mutex_;
-    OwnedBytes owned_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_){};  ///< as of the last `own`
+    std::int64_t charged_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_) = 0;  ///< to the device
+    std::uint64_t charges_ SPILLWAY_GUARDED_BY(owned_mutex_) = 0;       ///< by `own`, so far
+    OwnedBytes owned_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_){};        ///< as of the last `own`
     Mutex refusal_mutex_;
     std::optional<Refusal> last_refusal_ SPILLWAY_GUARDED_BY(refusal_mutex_);
     std::atomic<std::int64_t> saved_count_{0};
