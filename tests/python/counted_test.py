@@ -22,17 +22,20 @@ class Counted(Case):
     def test_the_state_of_optimizers_counts_in_the_budget(self):
         net = seeded(model)
         optimizers = [torch.optim.AdamW(layer.parameters()) for layer in net if isinstance(layer, torch.nn.Linear)]
+        counted = [self.counted_at_opening(net)]
         net(noise(1024, WIDTH)).sum().backward()
         for each in optimizers:
             each.step()
             each.zero_grad()
-        counted = []
-        for given in (None, optimizers[0], optimizers):
-            session = self.open(net, "12MiB", optimizer=given)
-            counted.append(session.report()["device_bytes"])
-            session.close()
-        sizes = [sum(value.nbytes for state in each.state.values() for value in state.values()) for each in optimizers]
-        self.assertEqual([more - counted[0] for more in counted[1:]], [sizes[0], sum(sizes)])
+        counted += [self.counted_at_opening(net, given) for given in (None, optimizers[0], optimizers)]
+        size = sum(value.nbytes for each in optimizers for state in each.state.values() for value in state.values())
+        self.assertEqual([more - counted[0] for more in counted[1:]], [size, size, size], "once each, given or not")
+
+    def counted_at_opening(self, net, optimizer=None) -> int:
+        session = self.open(net, "12MiB", optimizer=optimizer)
+        counted = session.report()["device_bytes"]
+        session.close()
+        return counted
 
     def test_what_the_model_has_counts_anew_when_it_changes(self):
         net = seeded(model)
