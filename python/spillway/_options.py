@@ -89,7 +89,7 @@ def _integer(option: str, number: Any) -> int | None:
         if not isinstance(number, bool):
             whole = operator.index(number)
             if whole >= 2**63:
-                raise OptionError(option, f"{whole} is too large; the most is 2**63 - 1")
+                raise OptionError(option, "the number is too large; the most is 2**63 - 1")  # which may have too many digits to show
             return whole
     raise OptionError(option, f"expected an integer, got {number!r}")
 

@@ -63,7 +63,8 @@ class Refusals(Train):
                          large)
         for option, odd, why in (("min_tensor_bytes", 0.5, "0.5 is not a number of bytes; write a text like '16GiB'"),
                                  ("nvme_rate", float("inf"), "inf is not a number of bytes; write a text like '16GiB'"),
-                                 ("rounding_seed", 2**63, "9223372036854775808 is too large; the most is 2**63 - 1"),
+                                 ("rounding_seed", 2**63, "the number is too large; the most is 2**63 - 1"),
+                                 ("rounding_seed", 10**5000, "the number is too large; the most is 2**63 - 1"),
                                  ("policy", "\ud800", "unknown policy '\\ud800'"), ("codec", "\ud800", "\\ud800: no such codec"),
                                  ("min_tensor_bytes", 10**5000, "the number is too large; a size is at most 9 EB"),
                                  ("timeline", "a\0b", "the path 'a\\x00b' has a null byte")):
