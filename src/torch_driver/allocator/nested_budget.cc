@@ -56,12 +56,17 @@ bool NestedBudget::lend(std::int64_t bytes, bool make_room) {
 
 std::vector<std::shared_ptr<NestedBudget>> NestedBudget::borrowers() {
     std::vector<std::shared_ptr<NestedBudget>> living;
-    MutexLock const lock(mutex_);
-    for (auto const& weak : borrowers_) {
-        if (std::shared_ptr<NestedBudget> borrower = weak.lock()) {
-            living.push_back(std::move(borrower));
+    {
+        MutexLock const lock(mutex_);
+        for (auto const& weak : borrowers_) {
+            if (std::shared_ptr<NestedBudget> borrower = weak.lock()) {
+                living.push_back(std::move(borrower));
+            }
         }
     }
+    std::erase_if(living, [&](auto const& borrower) {
+        return device_->is_host() && borrower->loan_.lender().get() != this;
+    });
     return living;
 }
 

@@ -81,6 +81,8 @@ class NestedBudget {
     [[nodiscard]] std::string const& opened_at() const { return owner_.opened_at(); }
 
   private:
+    /// Whose room can become this one's. One that was entered here before may borrow host memory
+    /// of another session now, and gives it back to that one.
     [[nodiscard]] std::vector<std::shared_ptr<NestedBudget>> borrowers();
     void add_borrower(std::shared_ptr<NestedBudget> const& inner);
 

@@ -155,5 +155,21 @@ TEST(NestedBudgetTest, a_budget_two_levels_out_bounds_and_is_named) {
     EXPECT_EQ(inner.budget->refusal(8_MiB)->limit_bytes, 16_MiB);
 }
 
+TEST(NestedBudgetTest, one_that_borrows_elsewhere_now_is_not_asked) {
+    Holder first(16_MiB);
+    Holder second(16_MiB);
+    Holder inner(64_MiB);
+    NestedBudget::nest(inner.budget, first.budget);
+    first.is_capping = false;
+    EXPECT_TRUE(inner.allocate(1_MiB)) << "its loan of the first one has ended";
+    first.is_capping = true;
+    NestedBudget::nest(inner.budget, second.budget);
+    EXPECT_TRUE(inner.allocate(1_MiB));
+    EXPECT_TRUE(first.allocate(15_MiB));
+    first.may_let_go = false;
+    EXPECT_FALSE(first.allocate(4_MiB)) << "what comes free inside is the second one's";
+    EXPECT_EQ(inner.blocks.size(), 2U);
+}
+
 }  // namespace
 }  // namespace spillway
