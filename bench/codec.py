@@ -5,9 +5,10 @@
 
 Rates are raw float32 bytes a second of the thread's own time, of buffers several times the last-level
 cache, on huge pages as a session's tensors; a memcpy of them runs before every timed call, and ratios
-are of the two. value = the lower of the medians (encode, decode) of affine4, group 128, to the nearest
-code. It holds when 8 bits are as fast, stochastic rounding half as fast, and the vectors at least 8
-times the scalar reference both ways (affine4, on buffers that stay in the caches).
+are of the two. A machine with AVX-512 is measured once more as one that has AVX2 alone ("avx2" in the
+names). value = the lowest of the medians (encode, decode) of affine4, group 128, to the nearest code.
+It holds when 8 bits are as fast, stochastic rounding half as fast, and the vectors at least 8 times the
+scalar reference both ways (affine4, on buffers that stay in the caches).
 """
 
 import argparse
@@ -27,15 +28,23 @@ def main():
     if not os.path.exists(program):
         sys.exit(f"codec.py: {program} is not built")
     size = common.parse_size(options.size)
-    runs = common.run_json([program, "--size", str(size), "--rounds", str(options.rounds)])
+    command = [program, "--size", str(size), "--rounds", str(options.rounds)]
+    runs = common.run_json(command)
+    without_avx512 = common.run_json([*command, "--at-most-avx2", "1"])
+    runs.update({f"{name} avx2": times for name, times in without_avx512.items()
+                 if not name.endswith(("reference", "cached"))})
     detail = {name: summary(times) for name, times in runs.items()}
     ratios = {name: lower(found) for name, found in detail.items()}
     fast_over_reference = {
         name: round(times_faster(runs[name], runs[f"{name} reference"]), 2)
         for name in runs if f"{name} reference" in runs}
-    value = ratios["affine4"]
-    holds = (value >= BAR and ratios["affine8"] >= BAR
-             and ratios["affine4:stochastic"] >= STOCHASTIC_BAR
+
+    def lowest(name):
+        return min(ratios[name], ratios.get(f"{name} avx2", ratios[name]))
+
+    value = lowest("affine4")
+    holds = (value >= BAR and lowest("affine8") >= BAR
+             and lowest("affine4:stochastic") >= STOCHASTIC_BAR
              and fast_over_reference["affine4 cached"] >= REFERENCE_BAR)
     common.emit("codec", round(value, 4), "ratio", BAR, holds, {
         "ratios": {name: round(found, 4) for name, found in ratios.items()

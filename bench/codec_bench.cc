@@ -2,14 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // bench-codec's clock: encodes and decodes normally distributed numbers on one core, each beside a
-// memcpy of the same raw bytes. Prints one JSON object: per codec, seconds of every round;
-// bench/codec.py makes ratios of them.
+// memcpy of the same raw bytes. Prints one JSON object: per codec, seconds of every round, empty
+// where the machine has nothing newer than what is asked for; bench/codec.py makes ratios of them.
 #include "base/units.h"
 #include "codec/codec.h"
 #include "memory/arena.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#if __has_include(<hwy/targets.h>)
+#include <hwy/targets.h>
+#endif
 #include <sched.h>
 #include <time.h>
 
@@ -28,6 +31,7 @@ namespace {
 struct Settings {
     std::int64_t size_bytes = 256_MiB;
     std::int64_t rounds = 7;
+    bool at_most_avx2 = false;
 };
 
 /// Where a session's tensors lie: in the arena of the device.
@@ -225,8 +229,24 @@ void stay_on_one_core() {
     ::sched_setaffinity(0, sizeof set, &set);
 }
 
+/// As on a machine that has no more than AVX2. False: it is such a machine, or none of that kind.
+bool use_at_most_avx2() {
+#if defined(HWY_AVX2) && defined(__x86_64__)
+    std::int64_t const all = hwy::SupportedTargets();
+    std::int64_t const left = all & ~static_cast<std::int64_t>(HWY_AVX2 - 1);  // lower bits: newer
+    hwy::SetSupportedTargetsForTest(left);
+    return left != all;
+#else
+    return false;
+#endif
+}
+
 int run(Settings const& settings) {
     stay_on_one_core();
+    if (settings.at_most_avx2 && !use_at_most_avx2()) {
+        fmt::print("{{}}\n");
+        return 0;
+    }
     std::string lines;
     for (Entry const& entry : measure(settings)) {
         Times const& times = entry.times;
@@ -256,6 +276,8 @@ int main_of(std::vector<std::string> const& arguments) {
             settings.size_bytes = *number;
         } else if (number.ok() && arguments[i] == "--rounds") {
             settings.rounds = *number;
+        } else if (number.ok() && arguments[i] == "--at-most-avx2") {
+            settings.at_most_avx2 = *number != 0;
         } else {
             fmt::print(stderr, "codec_bench: {} {}\n", arguments[i], arguments[i + 1]);
             return 2;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Groups to codes: one pass over a group for its range, one for its codes while it is in the first
-// cache.
+// Groups to codes: one pass over a chunk for the ranges of its groups, one for its codes while it
+// is in the first cache.
 
 // clang-format off: each target includes this file anew by the third line of these
 #undef HWY_TARGET_INCLUDE
@@ -12,10 +12,12 @@
 
 #include "codec/fast.h"
 #include "codec/lanes-inl.h"
+#include "codec/ranges-inl.h"
 #include "codec/reference.h"
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 
 HWY_BEFORE_NAMESPACE();
@@ -31,46 +33,6 @@ std::int64_t encode_groups(Job const& job, ChunksToEncode const& chunks) {
 
 using arithmetic::kChunk;
 using arithmetic::Key;
-using arithmetic::Scale;
-
-/// How far ahead of the group at work memory is asked for.
-constexpr std::int64_t kAheadBytes = 4096;
-
-struct Stats {
-    float low = 0;
-    float high = 0;
-    bool numbers = false;  ///< false: perhaps one is none
-};
-
-template <Dtype kDtype>
-HWY_INLINE Stats stats_of(std::byte const* raw, int count) {
-    F low = load<kDtype>(raw, 0);
-    F high = low;
-    F sum = hn::Zero(Floats());  // of any NaN or infinity is none either
-    F low_too = low;
-    F high_too = low;
-    F sum_too = sum;
-    for (int i = 0; i < count; i += 2 * kLanes) {
-        F const one = load<kDtype>(raw, i);
-        F const two = load<kDtype>(raw, i + kLanes);
-        low = hn::Min(low, one);
-        high = hn::Max(high, one);
-        sum = hn::Add(sum, one);
-        low_too = hn::Min(low_too, two);
-        high_too = hn::Max(high_too, two);
-        sum_too = hn::Add(sum_too, two);
-    }
-    F const zero = hn::Zero(Floats());
-    F const total = hn::Mul(hn::Add(sum, sum_too), zero);
-    Stats stats;
-    stats.low = hn::GetLane(hn::MinOfLanes(Floats(), hn::Min(low, low_too))) + 0.0F;
-    stats.high = hn::GetLane(hn::MaxOfLanes(Floats(), hn::Max(high, high_too))) + 0.0F;
-    stats.numbers = hn::AllTrue(Floats(), hn::Eq(total, zero));
-    if constexpr (kDtype == Dtype::f16) {
-        stats.numbers = stats.low > -65536.0F && stats.high < 65536.0F;
-    }
-    return stats;
-}
 
 template <bool kStochastic>
 struct Affine {
@@ -81,17 +43,21 @@ struct Affine {
     W first;
     W second;
 
-    Affine(Job const& job, Scale const& scale, Key key)
-        : base(all(scale.base)),
-          inverse(all(scale.inverse)),
+    HWY_INLINE Affine(Job const& job, float base_of_group, float inverse_of_group, Key key)
+        : base(all(base_of_group)),
+          inverse(all(inverse_of_group)),
           offset(all(kStochastic ? job.offset : job.offset + 0.5F)),
           top(all(job.top)),
           first(all(key.first)),
           second(all(key.second)) {}
 
+    /// To the nearest, no sum is below 0 or above `top` + 1: value - base is at most the span, and
+    /// the roundings of a product with `inverse`, steps / span, are far less than the half that is
+    /// left. So the reference's clamp changes nothing there.
     HWY_INLINE W code(F value, F shift) const {
         F const steps = hn::Mul(hn::Sub(value, base), inverse);
-        return to_words(clamp(hn::Add(steps, shift), hn::Zero(Floats()), top));
+        F const sum = hn::Add(steps, shift);
+        return to_words(kStochastic ? clamp(sum, hn::Zero(Floats()), top) : sum);
     }
     /// Codes of elements that are 16 apart, the first at `index` of the chunk.
     HWY_INLINE void codes(F one, F two, int index, W& code_one, W& code_two) const {
@@ -116,8 +82,8 @@ struct Fp8 {
     F inverse;
     F largest;
 
-    Fp8(Job const& job, Scale const& scale, Key /*key*/)
-        : inverse(all(scale.inverse)), largest(all(job.top)) {}
+    HWY_INLINE Fp8(Job const& job, float /*base*/, float inverse_of_group, Key /*key*/)
+        : inverse(all(inverse_of_group)), largest(all(job.top)) {}
 
     HWY_INLINE W code(F value) const {
         F const scaled = clamp(hn::Mul(value, inverse), hn::Neg(largest), largest);
@@ -141,7 +107,8 @@ constexpr std::array<float, 15> kBorders = [] {
 struct Nf4 {
     F inverse;
 
-    Nf4(Job const& /*job*/, Scale const& scale, Key /*key*/) : inverse(all(scale.inverse)) {}
+    HWY_INLINE Nf4(Job const& /*job*/, float /*base*/, float inverse_of_group, Key /*key*/)
+        : inverse(all(inverse_of_group)) {}
 
     HWY_INLINE W code(F value) const {
         F const scaled = hn::Mul(value, inverse);
@@ -203,58 +170,63 @@ HWY_INLINE void encode_run(
     }
 }
 
-HWY_INLINE void ask_for(std::byte const* raw, std::int64_t bytes) {
-    for (std::int64_t i = 0; i < bytes; i += 64) {
-        hwy::Prefetch(raw + kAheadBytes + i);
-    }
-}
-
-/// A chunk has at most this many groups.
-constexpr int kMostGroups = kChunk / 32;
-
-/// The ranges of all groups of a chunk, and what follows from them, before any is encoded: nothing
-/// that takes long is waited for then.
-template <Dtype kDtype>
-HWY_INLINE void look_at(
-    Job const& job, std::byte const* raw, std::byte* ranges, Scale* scales, bool* rare
+/// A chunk of one plane of `kBits` without a rare group, word by word: a vector of words is built
+/// from all codes that lie in it before it is stored.
+template <Dtype kDtype, typename Coder, int kBits>
+HWY_INLINE void encode_words(
+    Job const& job, Key key, Ranges const& ranges, std::byte const* raw, std::uint32_t* words
 ) {
-    int const group = job.group();
-    std::int64_t const group_bytes = group * size_of(kDtype);
-    Stats stats[kMostGroups];
-    for (int i = 0; i < kChunk / group; ++i) {
-        ask_for(raw + i * group_bytes, group_bytes);
-        stats[i] = stats_of<kDtype>(raw + i * group_bytes, group);
-    }
-    for (int i = 0; i < kChunk / group; ++i) {
-        auto [low, high, numbers] = stats[i];
-        if (job.symmetric) {
-            high = arithmetic::magnitude_of(low, high);
-            low = -high;
-            store_limit<kDtype>(high, ranges, i);
-        } else {
-            store_limit<kDtype>(low, ranges, 2 * i);
-            store_limit<kDtype>(high, ranges, 2 * i + 1);
+    constexpr int kCodes = 32 / kBits;  // in a word
+    constexpr int kWords = kChunk / kCodes;
+    auto const shift =
+        static_cast<int>(hwy::Num0BitsBelowLS1Bit_Nonzero32(static_cast<std::uint32_t>(job.group()))
+        );
+    constexpr int kSteps = 16 / kLanes;
+    for (int block = 0; block < kWords; block += 32) {
+        W one[kSteps];
+        W two[kSteps];
+        for (int step = 0; step < kSteps; ++step) {
+            one[step] = two[step] = hn::Zero(Words());
         }
-        scales[i] = arithmetic::scale_of(low, high, job.steps, job.symmetric);
-        rare[i] = !numbers || scales[i].up != 1.0F;
+        for (int code = kCodes - 1; code >= 0; --code) {
+            int const first = code * kWords + block;
+            int const of = first >> shift;
+            Coder const coder(job, ranges.base[of], ranges.inverse[of], key);
+            for (int step = 0; step < kSteps; ++step) {
+                int const index = first + step * kLanes;
+                F const value_one = load<kDtype>(raw, index);
+                F const value_two = load<kDtype>(raw, index + 16);
+                W code_one = hn::Zero(Words());
+                W code_two = code_one;
+                coder.codes(value_one, value_two, index, code_one, code_two);
+                one[step] = hn::Or(hn::ShiftLeft<kBits>(one[step]), code_one);
+                two[step] = hn::Or(hn::ShiftLeft<kBits>(two[step]), code_two);
+            }
+        }
+        for (int step = 0; step < kSteps; ++step) {
+            hn::StoreU(one[step], Words(), words + block + step * kLanes);
+            hn::StoreU(two[step], Words(), words + block + step * kLanes + 16);
+        }
     }
 }
 
-/// Returns the first element that cannot be coded; -1: all are.
+/// Group by group. Returns the first element that cannot be coded; -1: all are.
 template <Dtype kDtype, typename Coder, bool kTwo>
-HWY_INLINE int encode_one(
-    Job const& job, Key key, std::byte const* raw, std::byte* ranges, std::uint32_t* words
+HWY_INLINE int encode_by_group(
+    Job const& job,
+    Key key,
+    Ranges const& ranges,
+    std::byte const* raw,
+    std::byte* to,
+    std::uint32_t* words
 ) {
     Planes<kTwo> const planes(job, words);
     int const group = job.group();
     int const run = std::min(group, planes.run());
-    Scale scales[kMostGroups];
-    bool rare[kMostGroups];
-    look_at<kDtype>(job, raw, ranges, scales, rare);
     for (int i = 0; i < kChunk / group; ++i) {
         int const first = i * group;
-        if (rare[i]) {
-            std::byte* const own_range = ranges + i * range_bytes_of_group(job.codec, kDtype);
+        if (ranges.rare[i]) {
+            std::byte* const own_range = to + i * range_bytes_of_group(job.codec, kDtype);
             auto* const codes = reinterpret_cast<std::byte*>(words);
             int const bad = encode_group(job, key, {first, group, kChunk}, raw, own_range, codes);
             if (bad >= 0) {
@@ -262,7 +234,7 @@ HWY_INLINE int encode_one(
             }
             continue;
         }
-        Coder const coder(job, scales[i], key);
+        Coder const coder(job, ranges.base[i], ranges.inverse[i], key);
         for (int begin = first; begin < first + group; begin += run) {
             encode_run<kDtype>(coder, planes, raw, begin, run);
         }
@@ -270,13 +242,42 @@ HWY_INLINE int encode_one(
     return -1;
 }
 
+/// Returns the first element that cannot be coded; -1: all are. `words`: with room for the codes.
+template <Dtype kDtype, typename Coder, bool kTwo>
+HWY_INLINE int encode_one(
+    Job const& job, Key key, std::byte const* raw, std::byte* to, std::uint32_t* words
+) {
+    Ranges ranges;
+    bool const any_rare = look_at<kDtype>(job, raw, to, ranges);
+    if constexpr (!kTwo) {
+        switch (any_rare ? 0 : job.planes.low) {
+            case 2:
+                encode_words<kDtype, Coder, 2>(job, key, ranges, raw, words);
+                return -1;
+            case 4:
+                encode_words<kDtype, Coder, 4>(job, key, ranges, raw, words);
+                return -1;
+            case 8:
+                encode_words<kDtype, Coder, 8>(job, key, ranges, raw, words);
+                return -1;
+            default:
+                break;
+        }
+    }
+    std::memset(words, 0, static_cast<std::size_t>(kChunk / 8 * code_bits(job.codec)));
+    return encode_by_group<kDtype, Coder, kTwo>(job, key, ranges, raw, to, words);
+}
+
 template <Dtype kDtype, typename Coder, bool kTwo>
 std::int64_t encode_all(Job const& job, ChunksToEncode const& chunks) {
-    alignas(64) std::uint32_t words[kChunk * 8 / 32];
+    alignas(64) std::uint32_t own_words[kChunk * 8 / 32];
     std::size_t const bytes = static_cast<std::size_t>(kChunk / 8 * code_bits(job.codec));
     std::int64_t const range_bytes = kChunk / job.group() * range_bytes_of_group(job.codec, kDtype);
+    bool const is_aligned =
+        reinterpret_cast<std::uintptr_t>(chunks.codes) % sizeof(*own_words) == 0;
     for (std::int64_t i = 0; i < chunks.count; ++i) {
-        std::memset(words, 0, bytes);
+        std::byte* const codes = chunks.codes + i * static_cast<std::int64_t>(bytes);
+        auto* const words = is_aligned ? reinterpret_cast<std::uint32_t*>(codes) : own_words;
         int const bad = encode_one<kDtype, Coder, kTwo>(
             job,
             arithmetic::key_of(job.seed, chunks.first + i),
@@ -287,7 +288,9 @@ std::int64_t encode_all(Job const& job, ChunksToEncode const& chunks) {
         if (bad >= 0) {
             return i * kChunk + bad;
         }
-        std::memcpy(chunks.codes + i * static_cast<std::int64_t>(bytes), words, bytes);
+        if (!is_aligned) {
+            std::memcpy(codes, words, bytes);
+        }
     }
     return -1;
 }
