@@ -5,6 +5,9 @@
 
 #include "base/assert.h"
 
+#include <algorithm>
+#include <bit>
+
 namespace spillway {
 
 namespace {
@@ -17,8 +20,9 @@ std::size_t class_of(std::int64_t size_bytes) {
     return static_cast<std::size_t>(size_bytes / kSmallUnitBytes);
 }
 
-std::size_t blocks_in(std::int64_t size_bytes) {
-    return static_cast<std::size_t>(kArenaPageBytes / size_bytes);
+/// A slab without room.
+std::uint64_t all_of(std::int64_t size_bytes) {
+    return ~std::uint64_t{0} >> (kMostBlocks - kArenaPageBytes / size_bytes);
 }
 
 }  // namespace
@@ -29,50 +33,53 @@ SlabTable::Place SlabTable::take(std::int64_t size_bytes) {
         return {};
     }
     std::int64_t const page = *pages.begin();
-    Slab& slab = slabs_.at(page);
-    std::size_t block = 0;
-    while (slab.used.test(block)) {
-        ++block;
-    }
-    slab.used.set(block);
-    if (slab.used.count() == blocks_in(size_bytes)) {
+    Slab& slab = slabs_[static_cast<std::size_t>(page)];
+    int const block = std::countr_one(slab.used);
+    slab.used |= std::uint64_t{1} << block;
+    if (slab.used == all_of(size_bytes)) {
         pages.erase(pages.begin());
     }
-    return {page, static_cast<std::int64_t>(block) * size_bytes};
+    return {page, block * size_bytes};
 }
 
 void SlabTable::add(std::int64_t page, std::int64_t size_bytes) {
     with_room_[class_of(size_bytes)].insert(page);
-    bool const fresh = slabs_.try_emplace(page, Slab{size_bytes, {}}).second;
-    SPILLWAY_ASSERT(fresh, "the page holds a slab already");
+    auto const index = static_cast<std::size_t>(page);
+    slabs_.resize(std::max(slabs_.size(), index + 1));
+    SPILLWAY_ASSERT(slabs_[index].size_bytes == 0, "the page holds a slab already");
+    slabs_[index] = {size_bytes, 0};
 }
 
-SlabTable::Slab const& SlabTable::live(Place place) const {
-    auto const slab = slabs_.find(place.page);
-    SPILLWAY_ASSERT(slab != slabs_.end(), "no live block starts here");
-    std::int64_t const size_bytes = slab->second.size_bytes;
-    bool const starts = place.offset_bytes % size_bytes == 0;
-    auto const block = static_cast<std::size_t>(place.offset_bytes / size_bytes);
-    SPILLWAY_ASSERT(starts && slab->second.used.test(block), "no live block starts here");
-    return slab->second;
+std::uint64_t SlabTable::live(Place place) const {
+    bool const is_slab = static_cast<std::size_t>(place.page) < slabs_.size();
+    Slab const slab = is_slab ? slabs_[static_cast<std::size_t>(place.page)] : Slab{};
+    SPILLWAY_ASSERT(slab.size_bytes != 0, "no live block starts here");
+    bool const starts = place.offset_bytes % slab.size_bytes == 0;
+    std::uint64_t const block = std::uint64_t{1} << (place.offset_bytes / slab.size_bytes);
+    SPILLWAY_ASSERT(starts && (slab.used & block) != 0, "no live block starts here");
+    return block;
 }
 
 bool SlabTable::give_back(Place place) {
-    std::int64_t const size_bytes = live(place).size_bytes;
-    Slab& slab = slabs_.at(place.page);
-    slab.used.reset(static_cast<std::size_t>(place.offset_bytes / size_bytes));
-    std::set<std::int64_t>& pages = with_room_[class_of(size_bytes)];
-    if (slab.used.none()) {
+    std::uint64_t const block = live(place);
+    Slab& slab = slabs_[static_cast<std::size_t>(place.page)];
+    std::set<std::int64_t>& pages = with_room_[class_of(slab.size_bytes)];
+    bool const was_full = slab.used == all_of(slab.size_bytes);
+    slab.used &= ~block;
+    if (slab.used == 0) {
         pages.erase(place.page);
-        slabs_.erase(place.page);
+        slab = {};
         return true;
     }
-    pages.insert(place.page);
+    if (was_full) {
+        pages.insert(place.page);
+    }
     return false;
 }
 
 std::int64_t SlabTable::size_of(Place place) const {
-    return live(place).size_bytes;
+    static_cast<void>(live(place));
+    return slabs_[static_cast<std::size_t>(place.page)].size_bytes;
 }
 
 }  // namespace spillway

@@ -6,16 +6,17 @@
 #pragma once
 
 #include <array>
-#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <set>
-#include <unordered_map>
+#include <vector>
 
 namespace spillway {
 
 inline constexpr std::int64_t kArenaPageBytes = 4096;
 inline constexpr std::int64_t kSmallUnitBytes = 64;
+inline constexpr std::int64_t kMostBlocks = kArenaPageBytes / kSmallUnitBytes;  ///< of a slab
+static_assert(kMostBlocks == 64, "a slab's blocks are the bits of a word");
 inline constexpr std::int64_t kSmallestPagedBytes = 2049;  ///< from here on blocks are whole pages
 
 /// Thread  not thread-safe
@@ -40,15 +41,15 @@ class SlabTable {
     [[nodiscard]] std::int64_t size_of(Place place) const;
 
   private:
-    static constexpr std::size_t kMostBlocks = kArenaPageBytes / kSmallUnitBytes;
     static constexpr std::size_t kClasses = kSmallestPagedBytes / kSmallUnitBytes + 1;
     struct Slab {
-        std::int64_t size_bytes = 0;
-        std::bitset<kMostBlocks> used;
+        std::int64_t size_bytes = 0;  ///< of a block; 0: the page holds no slab
+        std::uint64_t used = 0;       ///< a bit for each block, the first one's lowest
     };
-    [[nodiscard]] Slab const& live(Place place) const;
+    /// The bit of the live block at `place` (checked).
+    [[nodiscard]] std::uint64_t live(Place place) const;
 
-    std::unordered_map<std::int64_t, Slab> slabs_;            ///< by page
+    std::vector<Slab> slabs_;                                 ///< by page
     std::array<std::set<std::int64_t>, kClasses> with_room_;  ///< by size / 64: pages
 };
 
