@@ -34,24 +34,23 @@ Eligibility::Eligibility(
 Stay Eligibility::stay_of(at::Tensor const& tensor, c10::StorageImpl const& storage) const {
     TorchPlace const& place = blocks_.place();
     bool const is_here = storage.device() == place.device;
-    auto const size_bytes = static_cast<std::int64_t>(storage.nbytes());
     if (!is_plain(tensor)) {
         return is_here ? Stay::no_plain_tensor : Stay::other_device;
     }
     if (!is_here) {
         return Stay::other_device;
     }
-    if (owned_.has(storage)) {
-        return Stay::owned;
-    }
+    auto const size_bytes = static_cast<std::int64_t>(storage.nbytes());
     if (size_bytes < min_value_bytes_) {
         return Stay::small;
     }
     if (size_bytes > place.max_value_bytes) {
         return Stay::long_for_tier;
     }
-    bool const is_ours = blocks_.is_block_of(storage) && blocks_.stream_is_known(storage.data());
-    return is_ours ? Stay::may_leave : Stay::foreign_block;
+    if (!blocks_.is_block_of(storage) || !blocks_.stream_is_known(storage.data())) {
+        return Stay::foreign_block;
+    }
+    return owned_.has(storage) ? Stay::owned : Stay::may_leave;
 }
 
 }  // namespace spillway

@@ -36,7 +36,8 @@ class Eligibility {
     );
 
     /// Of a tensor on `storage`: a plain strided tensor, no subclass, may leave if it is large
-    /// enough, on a storage that the session's device allocated and that is not owned.
+    /// enough, on a storage that the session's device allocated and that is not owned. Whether it
+    /// is owned is asked last, and not of what stays for another reason.
     [[nodiscard]] Stay stay_of(at::Tensor const& tensor, c10::StorageImpl const& storage) const;
 
     /// Of a strided tensor on the session's device without further dispatch keys.

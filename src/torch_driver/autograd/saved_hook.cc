@@ -3,6 +3,7 @@
 
 #include "torch_driver/autograd/saved_hook.h"
 
+#include "base/assert.h"
 #include "torch_driver/autograd/engine.h"
 #include "torch_driver/autograd/handed_out.h"
 #include "torch_driver/autograd/steal_guard.h"
@@ -23,6 +24,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <typeinfo>
+#include <vector>
 
 namespace spillway {
 
@@ -30,13 +32,8 @@ namespace {
 
 /// Whether a node of torch's own asks, which never writes what it saved. Others may: a Function, or
 /// Python that reads a node's attribute, also in a hook of the node that runs.
-bool is_asked_by_torch() {
-    auto const node = torch::autograd::get_current_node();
-    if (node == nullptr) {
-        return false;
-    }
-    auto const& ran = *node;
-    return generated_node(typeid(ran)) && !holds_python_lock();
+bool is_asked_by_torch(torch::autograd::Node const* running) {
+    return running != nullptr && is_generated(typeid(*running)) && !holds_python_lock();
 }
 
 /// A kind that is not plain, whose shallow copies are as good as itself.
@@ -96,7 +93,58 @@ bool is_saved_by_its_maker(Origin const& origin) {
            (!holds_python_lock() || is_python_function(*origin.node));
 }
 
+/// Blocks that held a hook, for the next ones of the thread that freed them. malloc has room for
+/// seven of a size that are quick to have again; a backward frees all that a step saved.
+class FreeBlocks {
+  public:
+    ~FreeBlocks() {
+        is_gone = true;
+        for (void* const block : blocks_) {
+            ::operator delete(block);
+        }
+    }
+    static void* take() {
+        std::vector<void*>* const blocks = here();
+        if (blocks == nullptr || blocks->empty()) {
+            return ::operator new(sizeof(SavedHook));
+        }
+        void* const block = blocks->back();
+        blocks->pop_back();
+        return block;
+    }
+    static void give(void* block) noexcept {
+        std::vector<void*>* const blocks = here();
+        if (blocks != nullptr && blocks->size() < blocks->capacity()) {
+            blocks->push_back(block);
+        } else {
+            ::operator delete(block);
+        }
+    }
+
+  private:
+    static constexpr std::size_t kMost = 4096;
+
+    FreeBlocks() { blocks_.reserve(kMost); }
+    /// Null: the thread ends.
+    static std::vector<void*>* here() {
+        static thread_local FreeBlocks list;
+        return is_gone ? nullptr : &list.blocks_;
+    }
+
+    static inline thread_local bool is_gone = false;
+    std::vector<void*> blocks_;
+};
+
 }  // namespace
+
+void* SavedHook::operator new(std::size_t size) {
+    SPILLWAY_ASSERT(size == sizeof(SavedHook), "nothing is derived from it");
+    return FreeBlocks::take();
+}
+
+void SavedHook::operator delete(void* block) noexcept {
+    FreeBlocks::give(block);
+}
 
 SavedHook::SavedHook(std::shared_ptr<TorchSession> session)
     : session_(std::move(session)), storage_(c10::intrusive_ptr<c10::StorageImpl>()) {}
@@ -111,33 +159,53 @@ SavedHook::~SavedHook() {
 }
 
 void SavedHook::call_pack_hook(at::Tensor const& given) {
-    version_ = torch::autograd::impl::version_counter(given);
-    saved_version_ = version_.current_version();
-    made_by_ = made_by(given);
+    saved_version_ = torch::autograd::impl::version_counter(given).current_version();
     origin_ = origin_of(given);
     is_output_ = is_saved_by_its_maker(origin_);
     // Of a node's own output plain autograd keeps a copy, which a TorchDispatchMode sees made, and
     // may make otherwise; of others the tensor itself.
     bool const is_made_by_mode = is_output_ && c10::impl::TorchDispatchModeTLS::any_modes_set();
-    at::Tensor const made = is_made_by_mode ? shallow_copy(given, version_) : at::Tensor();
+    at::Tensor const made = is_made_by_mode
+                                ? shallow_copy(given, torch::autograd::impl::version_counter(given))
+                                : at::Tensor();
     at::Tensor const& tensor = is_made_by_mode ? made : given;
     writer_number_ = is_output_ ? 0 : number_of_writer(tensor);
     node_number_ = at::sequence_number::peek() - 1;
+    is_wrapped_ = torch_will_wrap(given);
+    Stay const stay = session_->saved_tensors().stay_of(tensor);
+    if (stay != Stay::may_leave && may_keep_itself(tensor)) {
+        kept_ = tensor;
+        is_itself_ = true;
+        session_->pass(*this, tensor, stay);
+    } else {
+        keep_alias(given, tensor, stay);
+    }
+}
+
+bool SavedHook::may_keep_itself(at::Tensor const& tensor) const {
+    bool const is_of_torch = origin_.node == nullptr || is_generated(*origin_.node);
+    return !is_output_ && writer_number_ == 0 && is_of_torch &&
+           session_->saved_tensors().eligibility().is_plain(tensor) && !is_python_subclass(tensor);
+}
+
+void SavedHook::keep_alias(at::Tensor const& given, at::Tensor const& tensor, Stay stay) {
+    version_ = torch::autograd::impl::version_counter(given);
+    made_by_ = made_by(given);
     if (!is_output_) {
         original_ = decltype(original_)(tensor.getIntrusivePtr());
     }
     if (tensor.has_storage()) {
         storage_ = tensor.storage().getWeakStorageImpl();
     }
-    is_wrapped_ = torch_will_wrap(given);
     bool const has_attributes = !is_output_ && has_python_attributes(tensor);
     bool const is_plain = session_->saved_tensors().eligibility().is_plain(tensor);
     is_kept_whole_ = !is_output_ && (is_python_subclass(tensor) || (has_attributes && !is_plain));
     bool const is_python_leaf = origin_.node == nullptr && is_of_python(tensor);
     kept_ = is_kept_whole_ || is_python_leaf ? tensor : detached(tensor, version_);
     if (is_kept_whole_) {
-        session_->pass();
-        session_->saved_tensors().log_kept_whole(*this, tensor);
+        session_->pass_whole(*this, tensor, stay);
+    } else if (stay != Stay::may_leave) {
+        session_->pass(*this, tensor, stay);
     } else {
         session_->save(*this, tensor);
     }
@@ -154,27 +222,24 @@ void SavedHook::call_pack_hook(at::Tensor const& given) {
 
 at::Tensor SavedHook::call_unpack_hook() {
     end_idle_guards();
-    adopt_backward(session_);
-    session_->cap_this_backward();
-    session_->begin_backward();
+    session_->runs_backward_here();
     check_version();
-    bool const is_own_output = is_output_of_node_that_runs();
+    NodePtr const running = torch::autograd::get_current_node();
+    if (is_itself_) {
+        check_original(kept_);
+        bool const is_of_torch = is_asked_by_torch(running.get());
+        bool const is_as_it_is = !is_wrapped_ || (is_of_torch && !was_handed_out_);
+        return is_as_it_is ? kept_ : hand_out(kept_, kept_, is_of_torch, replaced_by_.defined());
+    }
+    bool const is_own_output = is_output_of(running.get());
     at::Tensor const original = is_own_output ? at::Tensor() : at::Tensor(original_.lock());
     if (original.defined()) {
-        auto const* const meta = torch::autograd::impl::get_autograd_meta(original);
-        bool const has_node = meta != nullptr && meta->grad_fn_ != nullptr;
-        TORCH_CHECK(
-            origin_.node == nullptr || has_node,
-            // In torch's own words, which lack a space.
-            "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
-            "This is not supported, please use out-of-place `.detach()` instead"
-        );
-        check_gradient_wanted(original);
+        check_original(original);
     } else if (at::Tensor became = is_own_output ? at::Tensor() : what_became_of_unpacked();
                became.defined()) {
         return became;
     }
-    bool const is_of_torch = is_asked_by_torch();
+    bool const is_of_torch = is_asked_by_torch(running.get());
     if (original.defined() && is_another_now(original)) {
         return is_wrapped_ ? hand_out(original, original, is_of_torch, true) : original;
     }
@@ -196,7 +261,8 @@ at::Tensor SavedHook::hand_out(
     bool const is_plain = session_->saved_tensors().eligibility().is_plain(tensor);
     at::Tensor python;  // whose class and attributes it gets
     // Plain autograd gives a node its own output back as a bare tensor.
-    if (!is_of_torch && holds_python_lock() && !is_output_of_node_that_runs()) {
+    if (!is_of_torch && holds_python_lock() &&
+        !is_output_of(torch::autograd::get_current_node().get())) {
         python = attributes_.defined() || !is_wrapped_ ? attributes_
                  : is_kept_whole_                      ? kept_
                                                        : original;
@@ -206,7 +272,7 @@ at::Tensor SavedHook::hand_out(
             return as_its_subclass(python);
         }
     }
-    std::shared_ptr<HandedOut> out = handed_out_.load();
+    std::shared_ptr<HandedOut> out = was_handed_out_ ? handed_out_.load() : nullptr;
     if (out != nullptr && !(is_replaced && original.defined())) {
         if (at::Tensor again = out->again(is_wrapped_, python); again.defined()) {
             return again;
@@ -221,15 +287,30 @@ at::Tensor SavedHook::hand_out(
         return tensor;
     }
     if (out == nullptr) {
-        auto fresh = std::make_shared<HandedOut>(original_);
+        auto fresh = std::make_shared<HandedOut>(
+            is_itself_ ? decltype(original_)(kept_.getIntrusivePtr()) : original_
+        );
         if (handed_out_.compare_exchange_strong(out, fresh)) {
             out = fresh;
+            was_handed_out_ = true;
             if (!value_.valid() && passed_at_ == kNotListed) {
                 session_->saved_tensors().list_passed(*this);  // what is made has to follow
             }
         }
     }
     return out->make(tensor, is_wrapped_, python);
+}
+
+void SavedHook::check_original(at::Tensor const& original) const {
+    auto const* const meta = torch::autograd::impl::get_autograd_meta(original);
+    bool const has_node = meta != nullptr && meta->grad_fn_ != nullptr;
+    TORCH_CHECK(
+        origin_.node == nullptr || has_node,
+        // In torch's own words, which lack a space.
+        "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
+        "This is not supported, please use out-of-place `.detach()` instead"
+    );
+    check_gradient_wanted(original);
 }
 
 void SavedHook::check_gradient_wanted(at::Tensor const& original) const {
@@ -254,12 +335,15 @@ bool SavedHook::is_another_now(at::Tensor const& original) const {
            !session_->saved_tensors().is_view_of(*this, original);
 }
 
-bool SavedHook::is_output_of_node_that_runs() const {
-    auto const running = torch::autograd::get_current_node();
+bool SavedHook::is_output_of(torch::autograd::Node const* running) const {
     if (running == nullptr || origin_.node == nullptr) {
         return false;
     }
     torch::autograd::Node const& node = *running;
+    std::uint64_t const number = node.sequence_nr();
+    if (number != origin_.number && (writer_number_ == 0 || number != writer_number_)) {
+        return false;
+    }
     // The node that saved runs inside it; the base that it writes is no output.
     if (is_copy_slices(node)) {
         return writer_number_ != 0 && writer_number_ == node.sequence_nr() &&
@@ -282,12 +366,14 @@ at::Tensor SavedHook::what_became_of_unpacked() const {
 }
 
 void SavedHook::check_version() const {
-    std::uint32_t const now = version_.current_version();
+    std::uint32_t const now = is_itself_
+                                  ? torch::autograd::impl::version_counter(kept_).current_version()
+                                  : version_.current_version();
     if (now == saved_version_) {
         return;
     }
     at::Tensor const like = value_.valid() ? session_->saved_tensors().shape_of(*this) : kept_;
-    at::Tensor const original(original_.lock());
+    at::Tensor const original = is_itself_ ? kept_ : at::Tensor(original_.lock());
     if (is_output_) {
         // Plain autograd names the node that saved its own output: the one that runs now.
         raise_written_in_place(

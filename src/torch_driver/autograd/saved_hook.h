@@ -6,7 +6,9 @@
 #pragma once
 
 #include "base/ids.h"
+#include "torch_driver/autograd/eligibility.h"
 #include "torch_driver/autograd/geometry.h"
+#include "torch_driver/compat.h"
 #include "torch_driver/origin/origin.h"
 
 #include <ATen/core/Tensor.h>
@@ -18,6 +20,10 @@
 #include <memory>
 #include <optional>
 #include <utility>
+
+namespace torch::autograd {
+struct Node;
+}
 
 namespace spillway {
 
@@ -32,6 +38,10 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
   public:
     explicit SavedHook(std::shared_ptr<TorchSession> session);
     ~SavedHook() override;
+
+    /// From a list of the thread's: one comes and goes with every save.
+    static void* operator new(std::size_t size);
+    static void operator delete(void* block) noexcept;
 
     void call_pack_hook(at::Tensor const& given) override;
 
@@ -59,6 +69,8 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
 
     /// Raises what plain autograd raises for a tensor that was written in place.
     void check_version() const;
+    /// Raises what plain autograd raises where what was saved, and lives, lost its graph.
+    void check_original(at::Tensor const& original) const;
     /// Torch keeps `requires_grad` as it was at the save, so a recorded backward would lose the
     /// gradient of an input that wants one only since: raises.
     void check_gradient_wanted(at::Tensor const& original) const;
@@ -70,8 +82,13 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     [[nodiscard]] at::Tensor what_became_of_unpacked() const;
     /// Whether the node that runs made the saved tensor in a way that `is_output_` does not show,
     /// since it made others after itself: a Function that records a graph in its forward, or that
-    /// writes a view in place, for which torch makes other nodes.
-    [[nodiscard]] bool is_output_of_node_that_runs() const;
+    /// writes a view in place, for which torch makes other nodes. Null: none runs.
+    [[nodiscard]] bool is_output_of(torch::autograd::Node const* running) const;
+    /// What stays on the device may be kept as plain autograd keeps it: not where the node that
+    /// saves it may have made it, which would be a cycle.
+    [[nodiscard]] bool may_keep_itself(at::Tensor const& tensor) const;
+    /// Keeps an alias of `tensor`, which is `given` or a copy of that, where that is possible.
+    void keep_alias(at::Tensor const& given, at::Tensor const& tensor, Stay stay);
     /// What the hook stands for, to the code that asks; `is_of_torch`: it only reads. `original`
     /// may be undefined; `is_replaced`: `tensor` is what the saved one became.
     [[nodiscard]] at::Tensor hand_out(
@@ -79,8 +96,8 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     );
 
     std::shared_ptr<TorchSession> session_;  ///< a session lives as long as its graphs
-    /// A detached alias, undefined while the value is away. A leaf that is passed through is kept
-    /// itself, as plain autograd keeps it; with others that might be a cycle.
+    /// A detached alias, undefined while the value is away. What is passed through is kept itself
+    /// where `may_keep_itself`.
     at::Tensor kept_;
     c10::weak_intrusive_ptr<c10::StorageImpl> storage_;  ///< of what was saved; may be none
     c10::VariableVersion version_;  ///< shared with the saved tensor and its views
@@ -94,13 +111,15 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     Origin origin_;
     bool is_output_ = false;  ///< of the very node that saves it
     bool is_wrapped_ = false;
-    bool is_kept_whole_ = false;          ///< of a Python subclass: `kept_` is the tensor itself
+    bool is_itself_ = false;      ///< `kept_` is what was saved; what only aliases need is not set
+    bool is_kept_whole_ = false;  ///< of a Python subclass: `kept_` is the tensor itself
     std::uint64_t node_number_ = 0;       ///< sequence number of the node that saves
     std::uint64_t writer_number_ = 0;     ///< of the CopySlices that wrote it, a view; 0: none
     ValueId value_;                       ///< invalid: passed through
     SavedValue* filed_ = nullptr;         ///< the value's entry; null: passed through
     std::size_t passed_at_ = kNotListed;  ///< its place among the passed ones
     std::unique_ptr<Geometry> geometry_;  ///< there when the alias is not
+    std::atomic<bool> was_handed_out_ = false;            ///< quicker to ask than `handed_out_`
     std::atomic<std::shared_ptr<HandedOut>> handed_out_;  ///< null: to torch's own nodes only
 };
 

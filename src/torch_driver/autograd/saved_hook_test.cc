@@ -7,6 +7,7 @@
 
 #include "base/units.h"
 #include "tier/memory_tier.h"
+#include "torch_driver/session/entered.h"
 #include "torch_driver/session/open_session.h"
 #include "torch_driver/session/torch_session.h"
 
@@ -83,12 +84,29 @@ TEST_F(SavedHookTest, other_data_that_a_leaf_was_given_since_are_what_comes_back
     EXPECT_EQ(hook.call_unpack_hook().numel(), 2);
 }
 
-TEST_F(SavedHookTest, keeps_its_session_and_no_tensor_that_has_a_graph) {
-    torch::Tensor product = packed();
-    EXPECT_EQ(product.use_count(), 1U);
+TEST_F(SavedHookTest, keeps_its_session) {
     std::weak_ptr<TorchSession> const weak = session;
     session.reset();
     EXPECT_FALSE(weak.expired());
+}
+
+TEST_F(SavedHookTest, keeps_what_stays_itself_as_plain_autograd_does) {
+    torch::Tensor const product = packed();
+    EXPECT_EQ(product.use_count(), 2U);
+}
+
+TEST_F(SavedHookTest, keeps_no_tensor_with_a_graph_of_what_may_leave) {
+    Entered const entered(session);
+    leaf = torch::ones({256, 256}, torch::requires_grad());
+    torch::Tensor const product = packed();
+    EXPECT_TRUE(hook.value().valid());
+    EXPECT_EQ(product.use_count(), 1U);
+}
+
+TEST_F(SavedHookTest, keeps_no_output_of_the_node_that_saves_it_itself) {
+    torch::Tensor const product = leaf * 3;
+    hook.call_pack_hook(product);
+    EXPECT_EQ(product.use_count(), 1U) << "it would be a cycle";
 }
 
 }  // namespace

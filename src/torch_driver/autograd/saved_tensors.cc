@@ -44,15 +44,7 @@ void SavedTensors::begin_pass() {
 }
 
 SavedTensors::Filed SavedTensors::file(SavedHook& hook, at::Tensor const& tensor, Fresh& fresh) {
-    if (!tensor.has_storage()) {
-        return Filed::passed;
-    }
     c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
-    Stay const stay = eligibility_.stay_of(tensor, *storage);
-    if (stay != Stay::may_leave) {
-        log_save(hook, tensor, stay);
-        return Filed::passed;
-    }
     blocks_.add_current_user(*storage);
     SaverClass const saver = classifies_ ? class_of_save(hook, tensor) : SaverClass{};
     Filed filed = Filed::fresh;
@@ -68,7 +60,7 @@ SavedTensors::Filed SavedTensors::file(SavedHook& hook, at::Tensor const& tensor
             fresh = add_value(hook, tensor, saver);
         }
     }
-    log_save(hook, tensor, stay);
+    log_save(hook, tensor, Stay::may_leave);
     return filed;
 }
 
@@ -111,12 +103,16 @@ SaverClass SavedTensors::class_of_save(SavedHook const& hook, at::Tensor const& 
 }
 
 void SavedTensors::log_save(SavedHook const& hook, at::Tensor const& tensor, Stay stay) {
-    if (!log_.is_kept()) {
+    if (!log_.is_kept() || !tensor.has_storage()) {
         return;
     }
     Maker const maker = hook.is_output_ ? Maker{.origin = hook.origin_} : maker_of(tensor);
     c10::StorageImpl const& storage = *tensor.storage().unsafeGetStorageImpl();
-    bool const is_of_leaf = stay != Stay::owned && maker.leaf != nullptr;
+    // What an operator made is nobody's, so that is not asked of all.
+    bool const may_be_owned = maker.leaf != nullptr || maker.origin.node == nullptr;
+    Stay const reason = may_be_owned ? reason_of(stay, storage) : stay;
+    bool const is_of_leaf = reason != Stay::owned && maker.leaf != nullptr;
+    bool const has_name = reason == Stay::owned || is_of_leaf;
     log_.add(
         {.node = hook.node_number_,
          .maker = maker.origin,
@@ -125,22 +121,27 @@ void SavedTensors::log_save(SavedHook const& hook, at::Tensor const& tensor, Sta
          .elements = elements_of(tensor.scalar_type()),
          .value = hook.value_,
          .size_bytes = static_cast<std::int64_t>(storage.nbytes()),
-         .stay = stay,
-         .name = owned_.name_of(is_of_leaf ? *maker.leaf : storage),
-         .python_class = stay == Stay::python_class ? python_class_name(tensor) : std::string()},
+         .stay = reason,
+         .name = has_name ? owned_.name_of(is_of_leaf ? *maker.leaf : storage) : nullptr,
+         .python_class = reason == Stay::python_class ? python_class_name(tensor) : std::string()},
         running_operators()
     );
 }
 
-void SavedTensors::log_kept_whole(SavedHook const& hook, at::Tensor const& tensor) {
+void SavedTensors::log_kept_whole(SavedHook const& hook, at::Tensor const& tensor, Stay stay) {
     // A tracer's may have a size that is no number.
     if (!log_.is_kept() || !tensor.has_storage() ||
         tensor.storage().sym_nbytes().is_heap_allocated()) {
         return;
     }
-    Stay const stay = eligibility_.stay_of(tensor, *tensor.storage().unsafeGetStorageImpl());
-    bool const says_more = stay == Stay::other_device || stay == Stay::owned;
-    log_save(hook, tensor, says_more || !is_python_subclass(tensor) ? stay : Stay::python_class);
+    Stay const reason = reason_of(stay, *tensor.storage().unsafeGetStorageImpl());
+    bool const says_more = reason == Stay::other_device || reason == Stay::owned;
+    log_save(hook, tensor, says_more || !is_python_subclass(tensor) ? reason : Stay::python_class);
+}
+
+Stay SavedTensors::reason_of(Stay stay, c10::StorageImpl const& storage) const {
+    bool const is_here = stay != Stay::no_plain_tensor && stay != Stay::other_device;
+    return is_here && owned_.has(storage) ? Stay::owned : stay;
 }
 
 std::vector<std::pair<std::string, SaverClass>> SavedTensors::classes() const {
@@ -336,17 +337,16 @@ void SavedTensors::handed_out(ValueId value, at::Tensor const& tensor) {
     state_.unshared.handed_out(value);
 }
 
-void SavedTensors::used_now(ValueId value) {
+at::Tensor SavedTensors::used_now(SavedHook const& hook) {
     MutexLock const lock(mutex_);
-    SavedValue* const entry = state_.values.find(value);
-    if (entry == nullptr) {
-        return;
+    if (!hook.kept_.defined()) {
+        return {};
     }
-    state_.unshared.is_in_use(value, *entry);
-    entry->add_stream(blocks_.device().current_stream());
-    if (entry->storage != nullptr) {
-        blocks_.add_current_user(*entry->storage);
-    }
+    SavedValue& entry = *hook.filed_;
+    state_.unshared.is_in_use(hook.value_, entry);
+    entry.add_stream(blocks_.device().current_stream());
+    blocks_.add_current_user(*entry.storage);
+    return hook.is_wrapped() ? hook.kept_ : alias_of(hook.kept_);
 }
 
 std::vector<ValueId> SavedTensors::in_order(

@@ -46,7 +46,6 @@ class SavedTensors final : public Driver {
 
     /// What became of a tensor that was saved.
     enum class Filed : std::uint8_t {
-        passed,   ///< not eligible: kept as plain autograd keeps it
         known,    ///< one more hook of a value that was saved before
         differs,  ///< the same, and its savers' class is from now on another
         fresh,    ///< a new value
@@ -71,12 +70,19 @@ class SavedTensors final : public Driver {
     /// Of values that live, in the order in which they were saved first. For tests.
     [[nodiscard]] std::vector<std::pair<std::string, SaverClass>> classes() const;
 
-    /// Files the hook, which keeps `tensor`'s alias, under its storage's value if the tensor is
-    /// eligible.
+    /// Whether `tensor` may leave. If not, why, as far as that is quick to know.
+    [[nodiscard]] Stay stay_of(at::Tensor const& tensor) const {
+        return tensor.has_storage()
+                   ? eligibility_.stay_of(tensor, *tensor.storage().unsafeGetStorageImpl())
+                   : Stay::no_plain_tensor;
+    }
+    /// Files the hook, which keeps an alias of `tensor`, under its storage's value. It may leave.
     [[nodiscard]] Filed file(SavedHook& hook, at::Tensor const& tensor, Fresh& fresh);
+    /// Where saves are kept: what the hook saved, and why it stays.
+    void log_save(SavedHook const& hook, at::Tensor const& tensor, Stay stay);
     /// The hook keeps `tensor` itself, for the sake of what Python knows of it. Under Python's
     /// lock.
-    void log_kept_whole(SavedHook const& hook, at::Tensor const& tensor);
+    void log_kept_whole(SavedHook const& hook, at::Tensor const& tensor, Stay stay);
     /// A hook dies. Its value ends with its last hook.
     void forget(SavedHook& hook) noexcept;
     /// A hook that was passed, and keeps an alias of a tensor that plain autograd keeps itself.
@@ -125,8 +131,8 @@ class SavedTensors final : public Driver {
     /// `tensor`, of the value, is handed out to the current stream: whether the value is unshared
     /// has to be seen again, and the block that it came back in is freed after this stream's use.
     void handed_out(ValueId value, at::Tensor const& tensor);
-    /// The current stream uses the value from now on, where it is on the device.
-    void used_now(ValueId value);
+    /// As `tensor_of` for torch's own nodes, which the current stream uses from now on.
+    [[nodiscard]] at::Tensor used_now(SavedHook const& hook);
 
     /// Nothing is saved that can move.
     [[nodiscard]] bool is_empty() const {
@@ -179,7 +185,8 @@ class SavedTensors final : public Driver {
     [[nodiscard]] Fresh add_value(
         SavedHook& hook, at::Tensor const& tensor, SaverClass const& saver
     ) SPILLWAY_REQUIRES(mutex_);
-    void log_save(SavedHook const& hook, at::Tensor const& tensor, Stay stay);
+    /// `stay`, or that the storage is owned.
+    [[nodiscard]] Stay reason_of(Stay stay, c10::StorageImpl const& storage) const;
     [[nodiscard]] std::vector<SavedHook*> hooks_of(c10::TensorImpl const* saved) const
         SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] bool is_view_of_saved(SavedHook const& hook, at::Tensor const& tensor) const;

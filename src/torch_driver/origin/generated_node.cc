@@ -3,6 +3,8 @@
 
 #include "torch_driver/origin/generated_node.h"
 
+#include "torch_driver/origin/known_of_type.h"
+
 #include <cctype>
 
 namespace spillway {
@@ -18,6 +20,13 @@ std::optional<std::string_view> generated_node(std::type_info const& node) {
         name.remove_prefix(1);  // the length of what follows
     }
     return name.substr(0, name.size() - 1);  // the mangled name's "E"
+}
+
+bool is_generated(std::type_info const& node) {
+    static thread_local KnownOfType<bool> known;
+    return known.of(node, [](std::type_info const& asked) {
+        return generated_node(asked).has_value();
+    });
 }
 
 bool is_python_function(std::type_info const& node) {

@@ -14,6 +14,9 @@ namespace spillway {
 /// library wrote. By the mangled name: to demangle it costs more than all the rest of a save.
 [[nodiscard]] std::optional<std::string_view> generated_node(std::type_info const& node);
 
+/// Whether it is such a node. Quick: what a thread asked before it remembers by the type's address.
+[[nodiscard]] bool is_generated(std::type_info const& node);
+
 /// Whether it is the node of a Function written in Python (torch.autograd.Function).
 [[nodiscard]] bool is_python_function(std::type_info const& node);
 

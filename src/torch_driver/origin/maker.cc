@@ -4,20 +4,20 @@
 #include "torch_driver/origin/maker.h"
 
 #include "torch_driver/origin/generated_node.h"
+#include "torch_driver/origin/known_of_type.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string_view>
 #include <typeinfo>
 
 namespace spillway {
 
 namespace {
-
-using torch::autograd::Edge;
 
 /// From a layer's output to its reader there are no more: a split, a view, a transpose, a cast.
 constexpr int kMostSteps = 8;
@@ -34,9 +34,16 @@ std::string_view operation_of(std::type_info const& node) {
     return name.substr(0, name.rfind("Backward"));
 }
 
-Origin origin_of(Edge const& edge) {
-    torch::autograd::Node const& node = *edge.function;
-    return {&typeid(node), edge.input_nr, node.sequence_nr(), node.thread_id()};
+/// What a node does to the elements of its input, as its name says.
+enum class Passing : std::uint8_t { makes, views, casts, is_leaf };
+
+Passing passing_of(std::type_info const& node) {
+    if (node == typeid(torch::autograd::AccumulateGrad)) {
+        return Passing::is_leaf;
+    }
+    std::string_view const operation = operation_of(node);
+    bool const passes = std::find(kViews.begin(), kViews.end(), operation) != kViews.end();
+    return operation == kCast ? Passing::casts : passes ? Passing::views : Passing::makes;
 }
 
 }  // namespace
@@ -46,24 +53,28 @@ Maker maker_of(at::Tensor const& tensor) {
     if (meta == nullptr || meta->grad_fn_ == nullptr) {
         return {};
     }
+    static thread_local KnownOfType<Passing> known;
     Maker maker;
-    Edge edge(meta->grad_fn_, meta->output_nr_);
-    for (int step = 0; edge.function != nullptr; ++step) {
-        maker.origin = origin_of(edge);
-        if (*maker.origin.node == typeid(torch::autograd::AccumulateGrad)) {
-            auto const& leaf = static_cast<torch::autograd::AccumulateGrad const&>(*edge.function);
+    torch::autograd::Node const* node = meta->grad_fn_.get();
+    std::uint32_t output = meta->output_nr_;
+    for (int step = 0; node != nullptr; ++step) {
+        std::type_info const& type = typeid(*node);
+        maker.origin = {&type, output, node->sequence_nr(), node->thread_id()};
+        Passing const passing = known.of(type, passing_of);
+        if (passing == Passing::is_leaf) {
+            auto const& leaf = static_cast<torch::autograd::AccumulateGrad const&>(*node);
             if (leaf.variable.has_storage()) {
                 maker.leaf = leaf.variable.storage().unsafeGetStorageImpl();
             }
             break;
         }
-        std::string_view const operation = operation_of(*maker.origin.node);
-        bool const passes = std::find(kViews.begin(), kViews.end(), operation) != kViews.end();
-        if (!passes || step == kMostSteps || edge.function->num_outputs() == 0) {
+        if (passing == Passing::makes || step == kMostSteps || node->num_outputs() == 0) {
             return maker;
         }
-        maker.is_cast = maker.is_cast || operation == kCast;
-        edge = edge.function->next_edge(0);
+        maker.is_cast = maker.is_cast || passing == Passing::casts;
+        auto const& next = node->next_edge(0);
+        output = next.input_nr;
+        node = next.function.get();
     }
     maker.origin = {};
     return maker;

@@ -111,9 +111,12 @@ void SaveLog::begin_pass() {
     saves_.clear();
 }
 
-std::string const* SaveLog::kept(std::string_view name) {
+std::string const* SaveLog::kept(std::string_view name, std::string const* likely) {
     if (name.empty()) {
         return nullptr;
+    }
+    if (likely != nullptr && *likely == name) {
+        return likely;
     }
     auto const at = operators_.find(name);
     return at == operators_.end() ? &*operators_.emplace(name).first : &*at;
@@ -121,8 +124,11 @@ std::string const* SaveLog::kept(std::string_view name) {
 
 void SaveLog::add(Save save, RunningOperators const& by) {
     MutexLock const lock(mutex_);
-    save.outer = kept(by.outer);
-    save.inner = kept(by.inner);
+    // What an operator saves comes in a row.
+    save.outer = kept(by.outer, saves_.empty() ? nullptr : saves_.back().outer);
+    save.inner = by.inner == by.outer
+                     ? save.outer
+                     : kept(by.inner, saves_.empty() ? nullptr : saves_.back().inner);
     if (saves_.size() == kMostSaves) {
         saves_.erase(saves_.begin(), saves_.begin() + kMostSaves / 2);
     }

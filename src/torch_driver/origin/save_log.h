@@ -45,8 +45,9 @@ class SaveLog {
     [[nodiscard]] std::unordered_map<ValueId, std::string> modules() const;
 
   private:
-    /// Null where it is empty.
-    [[nodiscard]] std::string const* kept(std::string_view name) SPILLWAY_REQUIRES(mutex_);
+    /// `name` as it is kept here, maybe as `likely`; null where it is empty.
+    [[nodiscard]] std::string const* kept(std::string_view name, std::string const* likely)
+        SPILLWAY_REQUIRES(mutex_);
 
     std::atomic<bool> is_kept_ = false;
     mutable Mutex mutex_;

@@ -49,7 +49,7 @@ bool is_of_library(std::string_view name) {
 
 OperatorWatch::OperatorWatch() {
     at::RecordFunctionCallback callback(&name_begins, &name_ends);
-    callback.scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION});
+    callback.scopes({at::RecordScope::FUNCTION});
     callback_ = running_names().callback.lock();
     if (!OperatorCallback::is_there_one(callback)) {
         callback_ = std::make_shared<OperatorCallback>(callback);

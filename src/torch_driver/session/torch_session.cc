@@ -38,6 +38,11 @@ bool is_python_function() {
     return std::string_view(typeid(ran).name()).find("PyNode") != std::string_view::npos;
 }
 
+std::uint64_t next_number() {
+    static std::atomic<std::uint64_t> last = 0;
+    return ++last;
+}
+
 Refusal refusal_of(Error const& error) {
     return error.refusal == nullptr ? Refusal{} : *error.refusal;
 }
@@ -50,7 +55,8 @@ TorchSession::TorchSession(
     LoopOptions loop,
     SessionOptions const& options
 )
-    : face_(options.face),
+    : number_(next_number()),
+      face_(options.face),
       trained_is_given_(options.face == Face::python),
       opened_at_(options.opened_at),
       device_(std::move(device.device)),
@@ -104,19 +110,14 @@ void TorchSession::phase(Phase phase) {
 /// the value's any more, since that was dropped meanwhile, it is a value of its own. What came back
 /// decoded is for the second saver what it has seen.
 void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
-    saved_count_.fetch_add(1, std::memory_order_relaxed);
+    filed_count_.fetch_add(1, std::memory_order_relaxed);
     bool const is_in_backward = torch::autograd::get_current_graph_task_id() != -1;
-    if (turned_.load(std::memory_order_relaxed) && !is_in_backward && turned_.exchange(false) &&
-        loop_->current_phase() == Phase::backward) {
-        phase(Phase::forward);
-    }
+    turns_forward(is_in_backward);
     // Where classes count, no other thread's saver or drop comes between filing and reporting.
     Loop::Turn const turn = codec_choice_ ? loop_->take_turn() : Loop::Turn();
     SavedTensors::Fresh fresh;
     SavedTensors::Filed const filed = saved_.file(hook, tensor, fresh);
-    if (filed == SavedTensors::Filed::passed) {
-        passed_count_.fetch_add(1, std::memory_order_relaxed);
-    } else if (filed == SavedTensors::Filed::fresh) {
+    if (filed == SavedTensors::Filed::fresh) {
         Phase const phase = is_in_backward ? Phase::backward : loop_->current_phase();
         SavedAs const as =
             codec_choice_ ? codec_choice_->of(fresh, phase, loop_->step()) : SavedAs{};
@@ -127,9 +128,39 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
     }
 }
 
-void TorchSession::pass() {
-    saved_count_.fetch_add(1, std::memory_order_relaxed);
+void TorchSession::turns_forward(bool is_in_backward) {
+    if (turned_.load(std::memory_order_relaxed) && !is_in_backward && turned_.exchange(false) &&
+        loop_->current_phase() == Phase::backward) {
+        phase(Phase::forward);
+    }
+}
+
+void TorchSession::pass(SavedHook const& hook, at::Tensor const& tensor, Stay stay) {
     passed_count_.fetch_add(1, std::memory_order_relaxed);
+    if (turned_.load(std::memory_order_relaxed)) {
+        turns_forward(torch::autograd::get_current_graph_task_id() != -1);
+    }
+    saved_.log_save(hook, tensor, stay);
+}
+
+void TorchSession::pass_whole(SavedHook const& hook, at::Tensor const& tensor, Stay stay) {
+    passed_count_.fetch_add(1, std::memory_order_relaxed);
+    saved_.log_kept_whole(hook, tensor, stay);
+}
+
+void TorchSession::runs_backward_here() {
+    struct Known {
+        int task = -1;
+        std::uint64_t session = 0;
+    };
+    static thread_local Known known;
+    int const task = torch::autograd::get_current_graph_task_id();
+    if (task == -1 || known.task != task || known.session != number_ || !device_->is_host()) {
+        adopt_backward(shared_from_this());
+        cap_this_backward();
+        begin_backward();
+        known = {task, number_};
+    }
 }
 
 void TorchSession::begin_backward() {
@@ -222,8 +253,7 @@ at::Tensor TorchSession::bring_back(SavedHook const& hook, bool is_of_torch) {
         codec_choice_->backward_needs();
     }
     if (is_of_torch && loop_->all_on_device()) {  // nothing has left, so nothing is asked
-        if (at::Tensor tensor = saved_.tensor_of(value, &hook, true); tensor.defined()) {
-            saved_.used_now(value);
+        if (at::Tensor tensor = saved_.used_now(hook); tensor.defined()) {
             return tensor;
         }
     }
@@ -457,8 +487,8 @@ std::string TorchSession::place() const {
 Report TorchSession::report() {
     budget_.trim_borrowers();
     Report report = loop_->report();
-    report.saved_tensors = saved_count_.load();
     report.passed_tensors = passed_count_.load();
+    report.saved_tensors = filed_count_.load() + report.passed_tensors;
     see_need(0);
     report.device_peak_split = peak_.split(report.device_peak_bytes, [this] { return modules(); });
     report.device_needed_bytes = round_up(needed_bytes_.load(), kArenaPageBytes);

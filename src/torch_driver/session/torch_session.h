@@ -64,17 +64,17 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
 
     // For hooks.
     [[nodiscard]] SavedTensors& saved_tensors() { return saved_; }
+    /// Of a tensor that may leave.
     void save(SavedHook& hook, at::Tensor const& tensor);
-    /// A tensor was saved that stays as it was given, whatever its storage is.
-    void pass();
+    /// A tensor was saved that stays.
+    void pass(SavedHook const& hook, at::Tensor const& tensor, Stay stay);
+    /// The same, as it was given, class and attributes included. Under Python's lock.
+    void pass_whole(SavedHook const& hook, at::Tensor const& tensor, Stay stay);
+    /// A node of a backward asks for what it saved. What has to be known of its backward is, from
+    /// then on.
+    void runs_backward_here();
     /// What the hook stands for; `is_of_torch`: for a node that only reads it.
     [[nodiscard]] at::Tensor bring_back(SavedHook const& hook, bool is_of_torch);
-    /// A backward begins, where that is not known yet: in a program that reports no phases, what is
-    /// saved after it is of a forward again.
-    void begin_backward();
-    /// The backward that the calling thread runs is counted and capped to its end, on this thread:
-    /// gradients come after the last saved tensor has gone.
-    void cap_this_backward();
 
     // For allocators.
     /// Calls `try_once` until it succeeds, with room made after each failure.
@@ -130,6 +130,13 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     [[nodiscard]] std::string place() const;
 
   private:
+    /// A backward begins, where that is not known yet: in a program that reports no phases, what is
+    /// saved after it is of a forward again.
+    void begin_backward();
+    void turns_forward(bool is_in_backward);
+    /// The backward that the calling thread runs is counted and capped to its end, on this thread:
+    /// gradients come after the last saved tensor has gone.
+    void cap_this_backward();
     void report_backward_order();
     [[nodiscard]] at::Tensor wait_for(
         ValueId value, SavedHook const* hook, bool is_of_torch, WithoutPythonLock& without_lock
@@ -146,6 +153,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     }
     [[noreturn]] void refuse(std::string const& why, Refusal refusal);
 
+    std::uint64_t const number_;  ///< which no other session has in this process
     Face const face_;
     /// True, from Python: each Recording and Update is given the parameters that it trains. False:
     /// they are among what `own` was given.
@@ -170,7 +178,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     OwnedBytes owned_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_){};        ///< as of the last `own`
     Mutex refusal_mutex_;
     std::optional<Refusal> last_refusal_ SPILLWAY_GUARDED_BY(refusal_mutex_);
-    std::atomic<std::int64_t> saved_count_{0};
+    std::atomic<std::int64_t> filed_count_{0};  ///< saved tensors that could leave
     std::atomic<std::int64_t> passed_count_{0};
     std::atomic<std::int64_t> needed_bytes_{0};  ///< Report::device_needed_bytes
     std::atomic<bool> turned_ = false;           ///< a backward that begun changed the phase
