@@ -13,14 +13,17 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def emit(name, value, unit, bar, holds, detail):
-    """Prints the result as the last line, one JSON object, and exits: 0 when it holds."""
+def emit(name, value, unit, bar, holds, detail, unsteady=False):
+    """Prints the result as the last line, one JSON object, and exits: 0 when it holds. `unsteady`: a time was not
+    judged, since the machine did not allow it (steady.py)."""
+    if unsteady:
+        progress(f"bench-{name}: this machine is unsteady, so not all times are judged; run it when nothing else runs")
     if not holds:
         progress(f"bench-{name}: {value} is outside its bar, {bar} ({unit}), or a condition in detail does not hold: "
                  "exit code 1. docs/benchmarks.md has the values of other machines.")
     sys.stderr.flush()
     line = {"name": name, "value": value, "unit": unit, "bar": bar, "holds": bool(holds),
-            "detail": detail}
+            **({"unsteady": True} if unsteady else {}), "detail": detail}
     print(json.dumps(line), flush=True)
     sys.exit(0 if holds else 1)
 
@@ -85,6 +88,15 @@ def wait_for_quiet(limit_s=0, load=0.5):
     end = time.monotonic() + limit_s
     while os.getloadavg()[0] > load and time.monotonic() < end:
         time.sleep(1)
+
+
+def torch_python(build):
+    """The Python whose torch the build is against."""
+    left = os.path.join(build, "python.path")
+    if os.path.exists(left):
+        with open(left, encoding="utf-8") as file:
+            return file.read().strip()
+    return os.environ.get("SPILLWAY_PYTHON") or sys.executable
 
 
 def parse_size(text):

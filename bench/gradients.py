@@ -22,7 +22,6 @@ from typing import Any
 
 import common
 import train_runs
-from hook import torch_python
 
 LEAST_LEFT = 0.9
 LEAST_SEEDS = 3
@@ -65,7 +64,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace, model: str, folder: str) -> dict[str, Any]:
-    command = [torch_python(options.build), str(RUN), "--model", model, "--rows", json.dumps(CODECS), "--empty", NONE,
+    command = [common.torch_python(options.build), str(RUN), "--model", model, "--rows", json.dumps(CODECS), "--empty", NONE,
                "--seeds", str(options.seeds), "--threads", str(options.threads), "--folder", folder]
     environment = os.environ | {"PYTHONPATH": str(options.build / "python"), "OMP_NUM_THREADS": str(options.threads)}
     run = common.run_json(command + (["--quick"] if options.quick else []), env=environment)

@@ -25,7 +25,6 @@ from typing import Any
 
 import common
 import train_runs
-from hook import torch_python
 from peers_table import SHARES, STEP_BAR, Rows, bars, row, seconds, tables
 
 HERE = pathlib.Path(__file__).resolve().parent / "peers"
@@ -45,7 +44,7 @@ class Children:
 
     def __init__(self, options: argparse.Namespace, nvme: pathlib.Path) -> None:
         self.options, self.nvme = options, nvme
-        self.python = torch_python(options.build)
+        self.python = common.torch_python(options.build)
         path = str(options.build / "python")
         self.environment = os.environ | {"PYTHONPATH": f"{path}:{HERE.parent}", "OMP_NUM_THREADS": str(options.threads)}
 
