@@ -7,6 +7,8 @@ Both sides write a fresh file of the same size in the same folder and read it ba
 O_DIRECT, io_uring. Ours lie in the arena, as a session's tensors do: on huge pages, not registered.
 fio has fixed buffers, huge pages too where glibc offers them, and, of three queue depths, the best of
 each direction, found before the pairs. value = the lower of the two medians (write, read) of ours / fio's.
+Pairs are added until fio is as fast in one as in the next (steady.py), or `--minutes` have passed: then
+no rate is judged.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import sys
 import tempfile
 
 import common
+import steady
 
 BAR = 0.92
 DEPTHS = (8, 16, 32)
@@ -50,7 +53,13 @@ def measure(options, program, folder):
         return {**{f"write_{k}": v for k, v in write.items()},
                 **{f"read_{k}": v for k, v in read.items()}}
 
-    measured = common.pairs(options.pairs, ours, theirs, show=show)
+    def slower(run):
+        return 1 / run["write_gb_per_s"] + 1 / run["read_gb_per_s"]
+
+    rounds, is_steady = steady.rounds_until_steady(
+        {"ours": ours, "plain": theirs}, slower, options.minutes,
+        lambda number, done: common.progress(show(number, done["ours"], done["plain"])), options.pairs)
+    measured = [(done["ours"], done["plain"]) for done in rounds]
     ratios = {way: [mine[f"{way}_gb_per_s"] / other[f"{way}_gb_per_s"] for mine, other in measured]
               for way in ("write", "read")}
     value = min(common.median(ratios["write"]), common.median(ratios["read"]))
@@ -64,7 +73,7 @@ def measure(options, program, folder):
     for side, index in (("ours", 0), ("fio", 1)):
         for key in sorted(measured[0][index]):
             detail[f"{side}_{key}"] = common.spread([pair[index][key] for pair in measured])
-    common.emit("nvme", round(value, 4), "ratio", BAR, value >= BAR and len(measured) >= 5, detail)
+    common.emit("nvme", round(value, 4), "ratio", BAR, value >= BAR or not is_steady, detail, unsteady=not is_steady)
 
 
 def show(number, mine, other):
@@ -108,7 +117,8 @@ def parse_arguments():
                         help="build folder that holds bench/nvme_bench")
     parser.add_argument("--folder", help="on the disk to measure (default: the build folder)")
     parser.add_argument("--size", default="2GiB", help="of the file (default %(default)s)")
-    parser.add_argument("--pairs", type=int, default=7, help="default %(default)s")
+    parser.add_argument("--pairs", type=int, default=7, help="at least (default %(default)s)")
+    parser.add_argument("--minutes", type=float, default=5, help="after which no pair is added (default %(default)s)")
     parser.add_argument("--refill", action=argparse.BooleanOptionalAction, default=False,
                         help="fio makes new random bytes for every write, which costs it CPU")
     parser.add_argument("--fio-huge", action=argparse.BooleanOptionalAction, default=True,

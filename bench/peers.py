@@ -7,13 +7,15 @@ One model and batch (peers/model.py), each configuration in a fresh process, all
 turned round every round (peers/train.py): plain; checkpoint of every and of every second block; selective
 checkpoint that saves products and attention; torch_remat; Spillway under a quarter, a half, three quarters
 of the peak that plain has in this run. A run's time is the median of its steps without the first, a ratio is
-taken within a round. Losses and the last gradients are compared with plain's bit by bit. Then what a saved
+taken within a round; rounds are added until plain is as quick in one as in the next (steady.py), or
+`--minutes` have passed: then no time is judged. Losses and the last gradients are compared with plain's bit by bit. Then what a saved
 tensor costs in hooks that move nothing (peers/hooks.py), a session with nothing to do, and the import.
 value = the step under a quarter of plain's peak / plain's. A Markdown table, then one JSON line. Exit code 1
 where a bar is missed. What cannot run is a row that says so, and a bar missed.
 """
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -24,6 +26,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import common
+import steady
 import train_runs
 from peers_table import SHARES, STEP_BAR, Rows, bars, row, seconds, tables
 
@@ -32,7 +35,7 @@ PEERS = ("plain", "checkpoint", "checkpoint_2nd", "sac", "torch_remat")
 SYSTEMS = (*PEERS, *SHARES)
 WRONG = "rounded"  # not exact, on purpose; only where it is asked for
 SIZES = ("layers", "heads", "width", "batch", "sequence", "vocab")
-QUICK = {"rounds": 1, "steps": 3, "layers": 4, "heads": 2, "width": 64, "batch": 16, "sequence": 128,
+QUICK = {"rounds": 1, "minutes": 0, "steps": 3, "layers": 4, "heads": 2, "width": 64, "batch": 16, "sequence": 128,
          "idle_batch": 4, "idle_sequence": 128, "idle_steps": 3, "idle_pairs": 1, "idle_turns": 6,
          "hook_processes": 1, "hook_turns": 2, "hook_products": 50, "import_pairs": 1, "threads": 1}
 IDLE_BUDGET = 2 << 30
@@ -81,7 +84,9 @@ def side_by_side(children: Children) -> Rows:
         sys.exit(f"plain failed: {counted['error']}")
     peak = counted["allocator_peak_bytes"]
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in options.systems}
-    for number in range(options.rounds):
+    begin, number = time.monotonic(), 0
+    while number < options.rounds or not (
+            is_steady(runs["plain"], options.rounds) or time.monotonic() - begin > 60 * options.minutes):
         for name in options.systems if number % 2 == 0 else reversed(options.systems):
             if name in SHARES:
                 flags = ["--budget", str(int(SHARES[name] * peak)), "--nvme", str(children.nvme)]
@@ -91,7 +96,16 @@ def side_by_side(children: Children) -> Rows:
             runs[name].append(run)
             text = run.get("error") or f"{seconds(run):.3f} s a step"
             common.progress(f"round {number + 1}: {name}: {text}")
+        number += 1
     return Rows(runs, peak)
+
+
+def is_steady(plain: list[dict[str, Any]], rounds: int) -> bool:
+    """Whether plain is as quick in one round as in the next."""
+    if any("error" in run for run in plain):
+        return True  # nothing to wait for
+    ratios = [seconds(after) / seconds(before) for before, after in itertools.pairwise(plain)]
+    return steady.is_steady(ratios, rounds - 1)
 
 
 def idle_cost(children: Children) -> dict[str, Any]:
@@ -161,8 +175,9 @@ def main() -> None:
             "systems": {name: row(name, rows) for name in options.systems},
             "hooks": hook_costs(children), "idle": idle_cost(children), "import": import_cost(children),
         }
+    calm = is_steady(rows.runs["plain"], options.rounds)
     detail["bars"] = bars(detail["systems"], detail["hooks"], detail["idle"], detail["import"],
-                          options.rounds)
+                          len(rows.runs["plain"]), calm)
     print(tables(detail), flush=True)
     value = detail["bars"]["step at a quarter of plain's peak"]["value"]
     common.emit("peers", value, "ratio", STEP_BAR, all(bar["holds"] for bar in detail["bars"].values()), {
@@ -171,7 +186,7 @@ def main() -> None:
         "flags": {name: flag for name, flag in vars(options).items() if isinstance(flag, int)},
         "versions": versions(children),
         "machine": common.machine(),
-    })
+    }, unsteady=not calm)
 
 
 def versions(children: Children) -> dict[str, str]:
@@ -189,7 +204,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true",
                         help="a tiny model, once: shows that all of it works")
     numbers = {
-        "rounds": (5, "of all systems"), "steps": (3, "a run"),
+        "rounds": (5, "of all systems, at least"), "minutes": (45, "after which no round is added"), "steps": (3, "a run"),
         "layers": (10, "of the model"), "heads": (4, ""), "width": (256, ""), "batch": (7, "lines"),
         "sequence": (1024, "bytes a line"), "vocab": (256, ""),
         "idle-batch": (1, "of the session with nothing to do"), "idle-sequence": (256, ""),

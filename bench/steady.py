@@ -7,6 +7,11 @@ than 2 %, or the time for that is over. Then the line says `"unsteady": true`, a
 """
 
 import math
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Run = TypeVar("Run")
 
 NARROW = 0.02
 LEAST_PAIRS = 5
@@ -26,7 +31,29 @@ def interval_of_median(values: list[float], confidence: float = 0.9) -> tuple[fl
     return ordered[at_each_end], ordered[count - 1 - at_each_end]
 
 
-def is_steady(plain_over_plain: list[float]) -> bool:
+def is_steady(plain_over_plain: list[float], least: int = LEAST_PAIRS) -> bool:
     """Of ratios of two runs of plain each."""
+    if len(plain_over_plain) < max(1, least):
+        return False
     low, high = interval_of_median(plain_over_plain)
-    return len(plain_over_plain) >= LEAST_PAIRS and high - low < NARROW
+    return high - low < NARROW
+
+
+def rounds_until_steady(
+    sides: dict[str, Callable[[], Run]], time_of: Callable[[Run], float], minutes: float,
+    show: Callable[[int, dict[str, Run]], None], least: int = LEAST_PAIRS
+) -> tuple[list[dict[str, Run]], bool]:
+    """Rounds of all sides, the order turned each round, until "plain" is as quick in one as in the next, or `minutes`
+    have passed; and whether it was. `show` gets each round as it ends."""
+    begin = time.monotonic()
+    rounds: list[dict[str, Run]] = []
+    names = list(sides)
+    while True:
+        turned = len(rounds) % len(names)
+        done = {name: sides[name]() for name in [*names[turned:], *names[:turned]]}
+        rounds.append(done)
+        show(len(rounds), done)
+        seconds = [time_of(each["plain"]) for each in rounds]
+        is_calm = is_steady([after / before for before, after in zip(seconds, seconds[1:], strict=False)], least - 1)
+        if len(rounds) >= least and (is_calm or time.monotonic() - begin > 60 * minutes):
+            return rounds, is_calm

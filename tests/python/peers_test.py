@@ -52,7 +52,8 @@ class Quick(unittest.TestCase):
         cls.systems = cls.detail["systems"]
 
     def test_the_line_has_every_number(self):
-        self.assertEqual(set(self.line), {"name", "value", "unit", "bar", "holds", "detail"})
+        self.assertEqual(set(self.line), {"name", "value", "unit", "bar", "holds", "unsteady", "detail"})
+        self.assertIs(self.line["unsteady"], True, "one round does not show how steady the machine is")
         self.assertEqual(self.line["name"], "peers")
         self.assertEqual(self.line["bar"], 1.1)
         self.assertEqual(list(self.systems), [*PEERS, *QUICK, "rounded"])
@@ -132,14 +133,22 @@ class Bars(unittest.TestCase):
         self.idle = {"ratio": [0.9, 1.009, 1.1], "stored_bytes": 0, "losses_equal": True}
         self.imported = {"added_s": [0.1, 0.19, 0.4], "pairs": 7}
 
-    def missed(self, rounds: int = 5) -> list[str]:
+    def missed(self, rounds: int = 5, is_steady: bool = True) -> list[str]:
         rows = peers_table.Rows(self.runs, 100)
         table = {name: peers_table.row(name, rows) for name in self.runs}
-        bars = peers_table.bars(table, self.hooks, self.idle, self.imported, rounds)
+        bars = peers_table.bars(table, self.hooks, self.idle, self.imported, rounds, is_steady)
         return [name for name, bar in bars.items() if not bar["holds"]]
 
     def test_all_hold(self):
         self.assertEqual(self.missed(), [])
+
+    def test_on_an_unsteady_machine_no_time_is_judged(self):
+        self.runs["spillway_25"] = [{**each, "step_seconds": [2.0] * 5} for each in self.runs["spillway_25"]]
+        self.imported["added_s"] = [0.3, 0.3, 0.3]
+        self.assertEqual(self.missed(), ["step at a quarter of plain's peak", "import, seconds"])
+        self.assertEqual(self.missed(is_steady=False), [])
+        self.runs["checkpoint"][3]["gradients"] = "cd"
+        self.assertEqual(self.missed(is_steady=False), ["losses and gradients equal to plain's"])
 
     def test_a_loss_that_differs_in_its_last_bit_once(self):
         self.runs["checkpoint"][3]["losses"] = ["0x1p+0", "0x1.0000000000001p-1"]
