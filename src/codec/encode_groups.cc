@@ -171,7 +171,8 @@ HWY_INLINE void encode_run(
 }
 
 /// A chunk of one plane of `kBits` without a rare group, word by word: a vector of words is built
-/// from all codes that lie in it before it is stored.
+/// from all codes that lie in it before it is stored. The next chunk's memory is asked for bit by
+/// bit meanwhile: all of it at once is more than a core can wait for.
 template <Dtype kDtype, typename Coder, int kBits>
 HWY_INLINE void encode_words(
     Job const& job, Key key, Ranges const& ranges, std::byte const* raw, std::uint32_t* words
@@ -182,6 +183,8 @@ HWY_INLINE void encode_words(
         static_cast<int>(hwy::Num0BitsBelowLS1Bit_Nonzero32(static_cast<std::uint32_t>(job.group()))
         );
     constexpr int kSteps = 16 / kLanes;
+    std::int64_t const asked_at_once = 32 * size_of(kDtype);
+    std::int64_t asked = 0;
     for (int block = 0; block < kWords; block += 32) {
         W one[kSteps];
         W two[kSteps];
@@ -191,6 +194,8 @@ HWY_INLINE void encode_words(
         for (int code = kCodes - 1; code >= 0; --code) {
             int const first = code * kWords + block;
             int const of = first >> shift;
+            ask_for(raw + asked, asked_at_once);
+            asked += asked_at_once;
             Coder const coder(job, ranges.base[of], ranges.inverse[of], key);
             for (int step = 0; step < kSteps; ++step) {
                 int const index = first + step * kLanes;
@@ -225,6 +230,7 @@ HWY_INLINE int encode_by_group(
     int const run = std::min(group, planes.run());
     for (int i = 0; i < kChunk / group; ++i) {
         int const first = i * group;
+        ask_for(raw + first * size_of(kDtype), group * size_of(kDtype));
         if (ranges.rare[i]) {
             std::byte* const own_range = to + i * range_bytes_of_group(job.codec, kDtype);
             auto* const codes = reinterpret_cast<std::byte*>(words);

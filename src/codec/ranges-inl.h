@@ -21,7 +21,7 @@ namespace spillway::HWY_NAMESPACE {
 
 using arithmetic::kChunk;
 
-/// How far ahead of the group at work memory is asked for.
+/// How far ahead of what is encoded memory is asked for: a chunk of float32.
 constexpr std::int64_t kAheadBytes = 4096;
 
 /// A chunk has at most this many groups, and room for a vector of them more.
@@ -180,7 +180,6 @@ HWY_INLINE bool look_at(Job const& job, std::byte const* raw, std::byte* to, Ran
         std::array<Lanes, 4> lanes;
         for (int i = 0; i < 4; ++i) {
             int const at = std::min(first + i, groups - 1);  // a chunk may have fewer than four
-            ask_for(raw + at * group_bytes, group_bytes);
             lanes[static_cast<std::size_t>(i)] = lanes_of<kDtype>(raw + at * group_bytes, group);
         }
         find_ranges<kDtype>(job, first, lanes, ranges);
