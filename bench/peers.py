@@ -86,7 +86,7 @@ def side_by_side(children: Children) -> Rows:
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in options.systems}
     begin, number = time.monotonic(), 0
     while number < options.rounds or not (
-            is_steady(runs["plain"], options.rounds) or time.monotonic() - begin > 60 * options.minutes):
+            is_steady(runs["plain"]) or time.monotonic() - begin > 60 * options.minutes):
         for name in options.systems if number % 2 == 0 else reversed(options.systems):
             if name in SHARES:
                 flags = ["--budget", str(int(SHARES[name] * peak)), "--nvme", str(children.nvme)]
@@ -100,12 +100,12 @@ def side_by_side(children: Children) -> Rows:
     return Rows(runs, peak)
 
 
-def is_steady(plain: list[dict[str, Any]], rounds: int) -> bool:
+def is_steady(plain: list[dict[str, Any]]) -> bool:
     """Whether plain is as quick in one round as in the next."""
     if any("error" in run for run in plain):
         return True  # nothing to wait for
     ratios = [seconds(after) / seconds(before) for before, after in itertools.pairwise(plain)]
-    return steady.is_steady(ratios, rounds - 1)
+    return steady.is_steady(ratios)
 
 
 def idle_cost(children: Children) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def main() -> None:
             "systems": {name: row(name, rows) for name in options.systems},
             "hooks": hook_costs(children), "idle": idle_cost(children), "import": import_cost(children),
         }
-    calm = is_steady(rows.runs["plain"], options.rounds)
+    calm = is_steady(rows.runs["plain"])
     detail["bars"] = bars(detail["systems"], detail["hooks"], detail["idle"], detail["import"],
                           len(rows.runs["plain"]), calm)
     print(tables(detail), flush=True)

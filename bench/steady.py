@@ -14,7 +14,8 @@ from typing import TypeVar
 Run = TypeVar("Run")
 
 NARROW = 0.02
-LEAST_PAIRS = 5
+LEAST_ROUNDS = 5
+LEAST_RATIOS = LEAST_ROUNDS - 1  # of one round and the next
 
 
 def interval_of_median(values: list[float], confidence: float = 0.9) -> tuple[float, float]:
@@ -31,9 +32,9 @@ def interval_of_median(values: list[float], confidence: float = 0.9) -> tuple[fl
     return ordered[at_each_end], ordered[count - 1 - at_each_end]
 
 
-def is_steady(plain_over_plain: list[float], least: int = LEAST_PAIRS) -> bool:
-    """Of ratios of two runs of plain each."""
-    if len(plain_over_plain) < max(1, least):
+def is_steady(plain_over_plain: list[float]) -> bool:
+    """Of ratios of two runs of plain each. A few show nothing."""
+    if len(plain_over_plain) < LEAST_RATIOS:
         return False
     low, high = interval_of_median(plain_over_plain)
     return high - low < NARROW
@@ -41,7 +42,7 @@ def is_steady(plain_over_plain: list[float], least: int = LEAST_PAIRS) -> bool:
 
 def rounds_until_steady(
     sides: dict[str, Callable[[], Run]], time_of: Callable[[Run], float], minutes: float,
-    show: Callable[[int, dict[str, Run]], None], least: int = LEAST_PAIRS
+    show: Callable[[int, dict[str, Run]], None], least: int = LEAST_ROUNDS
 ) -> tuple[list[dict[str, Run]], bool]:
     """Rounds of all sides, the order turned each round, until "plain" is as quick in one as in the next, or `minutes`
     have passed; and whether it was. `show` gets each round as it ends."""
@@ -54,6 +55,6 @@ def rounds_until_steady(
         rounds.append(done)
         show(len(rounds), done)
         seconds = [time_of(each["plain"]) for each in rounds]
-        is_calm = is_steady([after / before for before, after in zip(seconds, seconds[1:], strict=False)], least - 1)
+        is_calm = is_steady([after / before for before, after in zip(seconds, seconds[1:], strict=False)])
         if len(rounds) >= least and (is_calm or time.monotonic() - begin > 60 * minutes):
             return rounds, is_calm

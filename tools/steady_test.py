@@ -29,6 +29,11 @@ class Interval(unittest.TestCase):
         self.assertLess(high - low, 20)
 
 
+    def test_a_few_ratios_show_nothing(self) -> None:
+        self.assertFalse(steady.is_steady([1.0, 1.0, 1.0]))
+        self.assertTrue(steady.is_steady([1.0, 1.001, 0.999, 1.0]))
+
+
 class Rounds(unittest.TestCase):
     def rounds(self, plain: list[float], minutes: float) -> tuple[int, bool]:
         seconds = iter(plain)
