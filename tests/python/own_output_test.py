@@ -3,7 +3,9 @@
 """Which saved tensor is the output of the very node that saves it: Functions that record a graph in their forward or write
 views in place, and tensors of another thread, whose nodes have the same numbers."""
 
+import contextlib
 import functools
+import gc
 import threading
 import unittest
 from collections.abc import Callable
@@ -146,6 +148,46 @@ class OwnOutput(same_bits.Case):
             (Scaled.apply(y) + x * 2.0).sum().backward()
             return x.grad
         self.as_plain(run)
+
+
+class MadeBeforeOthers(same_bits.Case):
+    """Operators that save their own output after they made other nodes: no hook keeps that itself, whatever its size."""
+
+    def forward(self, elements: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        leaf = torch.linspace(0.3, 1.7, elements).requires_grad_()
+        results = [leaf * factor for factor in (1.0, 2.0, 3.0)]
+        torch._foreach_exp_(results)
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(leaf * 1.0, leaf * 2.0)
+            results.append(torch.autograd.forward_ad.unpack_dual(dual.exp()).primal)
+        return leaf, results
+
+    def gradient(self, around, elements: int) -> torch.Tensor:
+        with around:
+            leaf, results = self.forward(elements)
+            loss = sum(result.sum() for result in results[:3])
+            for result in results[:3]:
+                result.data = torch.zeros(elements)  # what autograd saved is a copy of its own
+            loss.backward()
+        return leaf.grad
+
+    def test_other_data_of_an_output_do_not_count(self):
+        for elements in (6, 40_000):
+            with self.subTest(elements):
+                plain = self.gradient(contextlib.nullcontext(), elements)
+                session = self.open(torch.nn.Linear(2, 2), "64MiB")
+                self.assertTrue(torch.equal(self.gradient(session, elements), plain))
+
+    def test_an_output_ends_with_its_graph(self):
+        for elements in (6, 40_000):
+            with self.subTest(elements), self.open(torch.nn.Linear(2, 2), "64MiB"):
+                _, results = self.forward(elements)
+                saved = [result.untyped_storage()._weak_ref() for result in results]
+                del results
+                gc.collect()
+                for weak in saved:
+                    self.assertTrue(torch.UntypedStorage._expired(weak), "a reference cycle holds it")
+                    torch.UntypedStorage._free_weak_ref(weak)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`x.data = y` where code of a Python class runs in the middle of it."""
 
+import contextlib
 import faulthandler
 import itertools
 import unittest
@@ -127,6 +128,28 @@ class ReplacedData(same_bits.Case):
         for case in itertools.product((False, True), repeat=3):
             with self.subTest(case):
                 self.with_another_saver(*case)
+
+
+class OfALeaf(same_bits.Case):
+    """A leaf that stays on the device is kept itself; what was handed out of it before follows, too."""
+
+    def gradients(self, around, elements: int) -> list[torch.Tensor]:
+        with around:
+            x = torch.arange(elements, dtype=torch.float32).requires_grad_()
+            w = torch.full((elements,), 2.0).requires_grad_()
+            product = x * w
+            handed_out = product.grad_fn._saved_self
+            x.data = torch.full((elements,), 7.0)
+            product.sum().backward()
+            return [x.grad, w.grad, handed_out.detach()]
+
+    def test_what_was_handed_out_of_it_follows(self) -> None:
+        for elements in (4, 40_000):
+            with self.subTest(elements):
+                plain = self.gradients(contextlib.nullcontext(), elements)
+                session = self.open(torch.nn.Linear(2, 2), "64MiB")
+                for found, expected in zip(self.gradients(session, elements), plain, strict=True):
+                    self.assertTrue(torch.equal(found, expected))
 
 
 if __name__ == "__main__":

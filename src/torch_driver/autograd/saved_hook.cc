@@ -183,9 +183,8 @@ void SavedHook::call_pack_hook(at::Tensor const& given) {
 }
 
 bool SavedHook::may_keep_itself(at::Tensor const& tensor) const {
-    bool const is_of_torch = origin_.node == nullptr || is_generated(*origin_.node);
-    return !is_output_ && writer_number_ == 0 && is_of_torch &&
-           session_->saved_tensors().eligibility().is_plain(tensor) && !is_python_subclass(tensor);
+    return origin_.node == nullptr && session_->saved_tensors().eligibility().is_plain(tensor) &&
+           !is_python_subclass(tensor);
 }
 
 void SavedHook::keep_alias(at::Tensor const& given, at::Tensor const& tensor, Stay stay) {
@@ -287,9 +286,9 @@ at::Tensor SavedHook::hand_out(
         return tensor;
     }
     if (out == nullptr) {
-        auto fresh = std::make_shared<HandedOut>(
-            is_itself_ ? decltype(original_)(kept_.getIntrusivePtr()) : original_
-        );
+        HandedOut::WeakTensor const of =
+            is_itself_ ? HandedOut::WeakTensor(kept_.getIntrusivePtr()) : original_;
+        auto fresh = std::make_shared<HandedOut>(of);
         if (handed_out_.compare_exchange_strong(out, fresh)) {
             out = fresh;
             was_handed_out_ = true;

@@ -84,8 +84,9 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     /// since it made others after itself: a Function that records a graph in its forward, or that
     /// writes a view in place, for which torch makes other nodes. Null: none runs.
     [[nodiscard]] bool is_output_of(torch::autograd::Node const* running) const;
-    /// What stays on the device may be kept as plain autograd keeps it: not where the node that
-    /// saves it may have made it, which would be a cycle.
+    /// A leaf that stays on the device is kept as plain autograd keeps it. What a node made is not:
+    /// that may be the one that saves it, which would be a cycle (`_foreach_exp_`, a dual tensor's
+    /// operators and extensions under Python's lock save after they made other nodes).
     [[nodiscard]] bool may_keep_itself(at::Tensor const& tensor) const;
     /// Keeps an alias of `tensor`, which is `given` or a copy of that, where that is possible.
     void keep_alias(at::Tensor const& given, at::Tensor const& tensor, Stay stay);

@@ -90,9 +90,14 @@ TEST_F(SavedHookTest, keeps_its_session) {
     EXPECT_FALSE(weak.expired());
 }
 
-TEST_F(SavedHookTest, keeps_what_stays_itself_as_plain_autograd_does) {
+TEST_F(SavedHookTest, keeps_a_leaf_that_stays_itself_as_plain_autograd_does) {
+    hook.call_pack_hook(leaf);
+    EXPECT_EQ(leaf.use_count(), 2U);
+}
+
+TEST_F(SavedHookTest, keeps_no_tensor_with_a_graph_itself) {
     torch::Tensor const product = packed();
-    EXPECT_EQ(product.use_count(), 2U);
+    EXPECT_EQ(product.use_count(), 1U);
 }
 
 TEST_F(SavedHookTest, keeps_no_tensor_with_a_graph_of_what_may_leave) {

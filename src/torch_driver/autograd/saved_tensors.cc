@@ -206,6 +206,10 @@ void SavedTensors::forget(SavedHook& hook) noexcept {
 
 void SavedTensors::list_passed(SavedHook& hook) {
     MutexLock const lock(mutex_);
+    if (hook.is_itself_) {  // which has not asked for what it could be found by
+        hook.original_ = decltype(hook.original_)(hook.kept_.getIntrusivePtr());
+        hook.storage_ = hook.kept_.storage().getWeakStorageImpl();
+    }
     hook.passed_at_ = state_.passed.size();
     state_.passed.push_back(&hook);
 }
