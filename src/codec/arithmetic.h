@@ -138,10 +138,12 @@ SPILLWAY_ANYWHERE float magnitude_of(float low, float high) {
     return -low > high ? -low : high;
 }
 
+/// A span beyond these has another `up` than 1.
+inline constexpr float kHuge = 0x1p126F;
+inline constexpr float kTiny = 0x1p-64F;
+
 /// `symmetric`: low = -high, and codes count from 0.
 SPILLWAY_ANYWHERE Scale scale_of(float low, float high, float steps, bool symmetric) {
-    constexpr float kHuge = 0x1p126F;
-    constexpr float kTiny = 0x1p-64F;
     Scale scale;
     scale.low = low;
     scale.high = high;

@@ -119,8 +119,6 @@ HWY_INLINE void ask_for(std::byte const* raw, std::int64_t bytes) {
 /// From the ranges of four groups on, the first of them `first`, what follows: scale_of without
 /// what is rare.
 HWY_INLINE void scale(Job const& job, int first, Ranges& ranges) {
-    constexpr float kHuge = 0x1p126F;
-    constexpr float kTiny = 0x1p-64F;
     Four const tag;
     F4 const low = hn::Load(tag, ranges.low + first);
     F4 const span = hn::Sub(hn::Load(tag, ranges.high + first), low);
@@ -129,7 +127,8 @@ HWY_INLINE void scale(Job const& job, int first, Ranges& ranges) {
     F4 const inverse = hn::Div(hn::Set(tag, job.steps), span);
     hn::Store(hn::IfThenElseZero(is_wide, inverse), tag, ranges.inverse + first);
     auto const is_odd = hn::Or(
-        hn::Gt(span, hn::Set(tag, kHuge)), hn::And(is_wide, hn::Lt(span, hn::Set(tag, kTiny)))
+        hn::Gt(span, hn::Set(tag, arithmetic::kHuge)),
+        hn::And(is_wide, hn::Lt(span, hn::Set(tag, arithmetic::kTiny)))
     );
     alignas(16) float odd[4];
     hn::Store(hn::IfThenElseZero(is_odd, hn::Set(tag, 1.0F)), tag, odd);

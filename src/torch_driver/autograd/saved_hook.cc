@@ -3,7 +3,6 @@
 
 #include "torch_driver/autograd/saved_hook.h"
 
-#include "base/assert.h"
 #include "torch_driver/autograd/engine.h"
 #include "torch_driver/autograd/handed_out.h"
 #include "torch_driver/autograd/steal_guard.h"
@@ -24,7 +23,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <typeinfo>
-#include <vector>
 
 namespace spillway {
 
@@ -93,58 +91,7 @@ bool is_saved_by_its_maker(Origin const& origin) {
            (!holds_python_lock() || is_python_function(*origin.node));
 }
 
-/// Blocks that held a hook, for the next ones of the thread that freed them. malloc has room for
-/// seven of a size that are quick to have again; a backward frees all that a step saved.
-class FreeBlocks {
-  public:
-    ~FreeBlocks() {
-        is_gone = true;
-        for (void* const block : blocks_) {
-            ::operator delete(block);
-        }
-    }
-    static void* take() {
-        std::vector<void*>* const blocks = here();
-        if (blocks == nullptr || blocks->empty()) {
-            return ::operator new(sizeof(SavedHook));
-        }
-        void* const block = blocks->back();
-        blocks->pop_back();
-        return block;
-    }
-    static void give(void* block) noexcept {
-        std::vector<void*>* const blocks = here();
-        if (blocks != nullptr && blocks->size() < blocks->capacity()) {
-            blocks->push_back(block);
-        } else {
-            ::operator delete(block);
-        }
-    }
-
-  private:
-    static constexpr std::size_t kMost = 4096;
-
-    FreeBlocks() { blocks_.reserve(kMost); }
-    /// Null: the thread ends.
-    static std::vector<void*>* here() {
-        static thread_local FreeBlocks list;
-        return is_gone ? nullptr : &list.blocks_;
-    }
-
-    static inline thread_local bool is_gone = false;
-    std::vector<void*> blocks_;
-};
-
 }  // namespace
-
-void* SavedHook::operator new(std::size_t size) {
-    SPILLWAY_ASSERT(size == sizeof(SavedHook), "nothing is derived from it");
-    return FreeBlocks::take();
-}
-
-void SavedHook::operator delete(void* block) noexcept {
-    FreeBlocks::give(block);
-}
 
 SavedHook::SavedHook(std::shared_ptr<TorchSession> session)
     : session_(std::move(session)), storage_(c10::intrusive_ptr<c10::StorageImpl>()) {}

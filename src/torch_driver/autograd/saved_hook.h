@@ -39,10 +39,6 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     explicit SavedHook(std::shared_ptr<TorchSession> session);
     ~SavedHook() override;
 
-    /// From a list of the thread's: one comes and goes with every save.
-    static void* operator new(std::size_t size);
-    static void operator delete(void* block) noexcept;
-
     void call_pack_hook(at::Tensor const& given) override;
 
     /// Fails   with torch's own words when the tensor was written in place since it was saved; with
