@@ -28,7 +28,7 @@ endif
 
 # One line, before anything is done, where packages are missing and cannot be installed.
 goals := $(or $(MAKECMDGOALS),help)
-ifneq ($(filter-out help clean distclean docs hooks gpu-packages gpu-bench gpu-table,$(goals)),)
+ifneq ($(filter-out help clean distclean docs hooks gpu-packages gpu-rehearsal gpu-bench gpu-table,$(goals)),)
 groups := build check $(if $(filter bench-%,$(goals)),bench) $(if $(filter tidy,$(goals)),tidy)
 cannot := $(shell tools/setup.sh preflight $(groups))
 ifneq ($(cannot),)
@@ -83,11 +83,13 @@ test-torch: packages ## The tests that need torch, in the build that users run
 	@tools/setup.sh tests $(TORCH)
 	@$(counts) $(torch_folder)
 
+# What takes long and asks torch for little that changes from one version to the next.
+not_smoke := examples|import|interrupts|lightning|lossy|nesting_fuzz|outliving|pages|peers|peft|pip|recompute_bench|step_models|trainer|transformers|types|update|vision|wheel
 .PHONY: test-smoke
 test-smoke: packages ## A cheap subset against another torch: make test-smoke TORCH=2.11.0
-	@tools/build.sh torch $(torch_option) spillway_torch_driver_test
+	@tools/build.sh torch $(torch_option) spillway_torch_driver_test spillway_nvme_bench
 	@tools/setup.sh tests $(TORCH)
-	@$(counts) $(torch_folder) -R '^(torch_driver|python_.*)$$'
+	@$(counts) $(torch_folder) -R '^(torch_driver|python_.*)$$' -E '^python_($(not_smoke))_test$$'
 
 .PHONY: semantics fuzz-autograd
 semantics: build ## What plain autograd does and what Spillway and its peers do: docs/semantics.md
@@ -147,9 +149,9 @@ tidy: packages ## clang-tidy on the core (FILES='src/tier/.*' for some)
 	@tools/build.sh core-debug
 	@run-clang-tidy-14 -quiet -p build/core-debug '$(or $(FILES),/(src|cli|tests)/.*)'
 
-benches := bench-step bench-nvme bench-codec bench-hook bench-ledger bench-leak bench-late bench-peers bench-qpo bench-lossy bench-gradients
+benches := bench-step bench-nvme bench-codec bench-hook bench-ledger bench-leak bench-late bench-peers bench-qpo bench-lossy bench-gradients bench-recompute
 .PHONY: $(benches)
-bench-step: ## Step time under the cap against plain training
+bench-step: ## Step time under the cap against plain training (FLAGS=--models: six models in Python)
 bench-nvme: ## Throughput to NVMe against fio
 bench-codec: ## Encode and decode on one core against memcpy
 bench-hook: ## Cost of our saved-variable hooks against Python's
@@ -160,16 +162,19 @@ bench-peers: ## Beside checkpoint, SAC and torch_remat, in Python: memory, time,
 bench-qpo: ## Uncompressed offload / QPO, with a link that is the bottleneck
 bench-lossy: ## Validation loss of lossy training beside lossless, three seeds (long)
 bench-gradients: ## Gradient error of each class that is encoded, on GPT-2, LLaMA, ResNet-18
+bench-recompute: ## Smallest peak of 14 models when tensors can only be made again, and the step there
 $(benches): bench-%: build
 	@tools/setup.sh packages bench
-	@$(if $(filter bench-peers bench-lossy bench-gradients,$@),tools/setup.sh tests $(TORCH))
-	@$(if $(filter bench-lossy,$@),$$(cat $(torch_folder)/python.path),python3) bench/$*.py --build $(torch_folder)
+	@$(if $(filter bench-peers bench-lossy bench-gradients bench-recompute,$@)$(filter --models,$(FLAGS)),tools/setup.sh tests $(TORCH))
+	@$(if $(filter bench-lossy,$@),$$(cat $(torch_folder)/python.path),python3) bench/$*.py --build $(torch_folder) $(FLAGS)
 
-.PHONY: gpu-packages gpu-bench gpu-table
+.PHONY: gpu-packages gpu-rehearsal gpu-bench gpu-table
 gpu-packages: ## Libraries for gpu-bench on a machine without network, into build/gpu-packages
 	@bench/gpu/packages.sh
-gpu-bench: ## All GPU tests and measurements, under ten minutes; exit code 77 without a GPU (FILE=name)
-	@bench/gpu/run.sh $(FILE)
+gpu-rehearsal: ## Everything of gpu-bench but the GPU, as a bare machine sees it; needs root (STAGES='build tests')
+	@bench/gpu/rehearse.sh $(STAGES)
+gpu-bench: ## GPU tests and measurements by stages; exit code 77 without a GPU (STAGES='build tests', FILE=name)
+	@GPU_FILE='$(FILE)' bench/gpu/run.sh $(STAGES)
 gpu-table: ## Markdown of gpu-bench's JSON lines (FILE=name, or every bench/results/*.jsonl)
 	@python3 bench/gpu/table.py $(FILE)
 

@@ -120,7 +120,11 @@ def _cpu_name():
 
 
 def _commit():
-    """Short commit of the tree, with "+" where it has changes; "" without git."""
+    """SPILLWAY_COMMIT, for a tree without its history; else the short commit of the tree, with "+" where it has changes;
+    "" without git."""
+    told = os.environ.get("SPILLWAY_COMMIT")
+    if told:
+        return told
     try:
         short = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"],
                                capture_output=True, text=True, check=True).stdout.strip()

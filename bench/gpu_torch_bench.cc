@@ -165,6 +165,12 @@ class Run {
             line["allocated_peak_bytes"] = memory->allocated_peak_bytes - ballast_bytes;
             line["reserved_peak_bytes"] = memory->reserved_peak_bytes - ballast_bytes;
         }
+        if (!device_.is_cpu()) {  // each costs a wait for the whole device
+            auto const known =
+                c10::getDeviceAllocator(device_.type())->getDeviceStats(device_.index());
+            line["allocator_retries"] = known.num_alloc_retries;
+            line["allocator_ooms"] = known.num_ooms;
+        }
         if (auto const report = budget_.report()) {
             line["ledger_peak_bytes"] = report->device_peak_bytes;
             line["host_peak_bytes"] = report->host_peak_bytes;
@@ -187,6 +193,13 @@ class Run {
     std::vector<double> update_;
 };
 
+/// All that can be known of the settings without a GPU.
+void check(Settings const& settings, Json& line) {
+    (void)mode_of(settings.mode);
+    line["parameters"] = train::parameter_count(train::shape_of(model_of(settings)));
+    line["dry_run"] = true;
+}
+
 void measure(Settings const& settings, c10::Device device, Json& line) {
     c10::OptionalDeviceGuard guard;
     if (!device.is_cpu()) {
@@ -207,7 +220,7 @@ void measure(Settings const& settings, c10::Device device, Json& line) {
 int run(Settings const& settings, c10::Device device) {
     Json line = as_asked(settings);
     try {
-        measure(settings, device, line);
+        settings.dry_run ? check(settings, line) : measure(settings, device, line);
         line["error"] = nullptr;
     } catch (std::exception const& failure) {
         std::string const why = failure.what();
@@ -231,7 +244,9 @@ int main(int count, char** words) {
     try {
         c10::Device const device = train::device_of(settings.device);
         refused = 77;
-        train::check_device(settings.device, device, &train::load_cuda);
+        if (!settings.dry_run) {
+            train::check_device(settings.device, device, &train::load_cuda);
+        }
         return spillway::bench::run(settings, device);
     } catch (train::BadValue const& failure) {
         std::fprintf(stderr, "gpu_torch_bench: %s\n", failure.what());

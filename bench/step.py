@@ -11,6 +11,8 @@ without the first; value = the median over rounds of the step under the cap / pl
 machine is steady (steady.py), or `--minutes` have passed: then no time is judged.
 Holds when the value and the ratio to the run that moves nothing are at most 1.05, every loss is equal, the cap is at
 most a third of plain's own allocator peak (read in a run of its own), and that peak is above 1.5 GB.
+
+With --models: the other bench in step_models.py, of six models in Python.
 """
 
 import argparse
@@ -18,17 +20,22 @@ import pathlib
 
 import common
 import steady
+import step_models
 import train_runs
 from train_runs import Run
 
 BAR = 1.05
 PLAIN_PEAK_BAR_BYTES = 1_500_000_000
 COUNTED_STEPS = 2
+MINUTES = 25
 HELD = 2  # of plain's peak: a budget that nothing exceeds
 
 
 def main() -> None:
     options = parse_arguments()
+    if options.models:
+        step_models.main(options)
+        return
     program = train_runs.programs(options.build)
     with train_runs.scratch(options) as name:
         folder = pathlib.Path(name)
@@ -108,11 +115,17 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     train_runs.add_flags(parser)
-    parser.add_argument("--minutes", type=float, default=25, metavar="N", help="after which no round is added to the "
-                        "first five (default %(default)s)")
+    parser.add_argument("--minutes", type=float, metavar="N", help="after which no round is added to the first five "
+                        f"(default {MINUTES}; with --models {step_models.MINUTES} a model)")
     parser.add_argument("--steps", type=int, default=5, metavar="N", help="a run (default %(default)s)")
     parser.add_argument("--verbose", action="store_true", help="show what the runs print")
-    return parser.parse_args()
+    step_models.add_flags(parser)
+    options = parser.parse_args()
+    if (options.only or options.quick) and not options.models:
+        parser.error("--only and --quick are of --models")
+    if options.minutes is None:
+        options.minutes = step_models.MINUTES if options.models else MINUTES
+    return options
 
 
 if __name__ == "__main__":

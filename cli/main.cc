@@ -5,6 +5,7 @@
 
 #include "codecs_command.h"
 #include "replay_command.h"
+#include "trace_command.h"
 #include "train_command.h"
 #include "train_flags.h"
 
@@ -29,23 +30,25 @@ int refused(std::string const& line) {
 
 int refused_word(std::string const& line) {
     refused(line);
-    return refused("--help, train --help, replay --help and codecs --help list what there is");
+    return refused(
+        "--help, train --help, trace --help, replay --help and codecs --help list what there is"
+    );
 }
 
 // Why the first word is neither a subcommand nor a flag; CLI11 would call it an extra argument.
 std::string unknown_first_word(int count, char const* const* words) {
     if (count < 2) {
-        return "a subcommand is missing; there are train, replay and codecs";
+        return "a subcommand is missing; there are train, trace, replay and codecs";
     }
     std::string const first = words[1];
     for (std::string_view const known :
-         {"train", "replay", "codecs", "-h", "--help", "--version"}) {
+         {"train", "trace", "replay", "codecs", "-h", "--help", "--version"}) {
         if (first == known) {
             return "";
         }
     }
     return "'" + first + "' is not a " + (first.starts_with('-') ? "flag" : "subcommand") +
-           "; there are train, replay and codecs";
+           "; there are train, trace, replay and codecs";
 }
 
 }  // namespace
@@ -62,6 +65,13 @@ int main(int count, char** words) {
         "Example: spillway train --device-budget 700MiB --nvme /scratch --steps 50\n"
         "Exit codes: 0 done, 1 failed, 2 an invalid value, 130 after Ctrl-C"
     );
+    CLI::App& trace = *app.add_subcommand(
+        "trace", "Shows what a recorded training step does: times, peaks, saved tensors"
+    );
+    std::string traced;
+    trace.add_option("FILE", traced, "trace, written by `train --trace` or `session.trace`")
+        ->required();
+    trace.footer("Exit codes: 0 shown, 2 not a valid trace");
     CLI::App& replay =
         *app.add_subcommand("replay", "Replays a recorded run and compares the commands");
     std::string record;
@@ -98,6 +108,9 @@ int main(int count, char** words) {
     }
     if (codecs.parsed()) {
         return spillway::cli::run_codecs(codecs_file);
+    }
+    if (trace.parsed()) {
+        return spillway::cli::run_trace(traced);
     }
     return replay.parsed() ? spillway::cli::run_replay(record) : spillway::cli::run_train(options);
 }

@@ -295,11 +295,20 @@ void add_output(CLI::App& app, TrainOptions& options) {
         "none"
     );
     group.word("--json", options.json, "file for losses, times, peaks, bytes", "FILE", "none");
+    group.word(
+        "--trace",
+        options.trace,
+        "file for what the last of two or more steps does, point by point; `spillway trace` shows "
+        "it",
+        "FILE",
+        "none"
+    );
     group.yes(
         "--count-allocations",
         options.count_allocations,
         "count a plain run's allocations (slower; for measurements); a GPU's allocator always does"
     );
+    app.get_option("--trace")->needs(app.get_option("--device-budget"));
     app.get_option("--checkpoint-every")->needs(app.get_option("--checkpoint"));
     app.get_option("--count-allocations")->excludes(app.get_option("--device-budget"));
 }

@@ -70,11 +70,17 @@ function(spillway_compile_tests target deps libs)
   spillway_link(${target} PRIVATE "${deps}" "${libs};gtest;threads")
   target_compile_definitions(${target} PRIVATE
     SPILLWAY_SOURCE_DIR="${CMAKE_SOURCE_DIR}" SPILLWAY_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
+  spillway_sees_torch(sees_torch "${deps}")
+  # Most of what is compiled of a test is headers: where these are torch's, or nobody waits for one file, several share
+  # them.
+  if(sees_torch OR SPILLWAY_SANITIZE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
+  else()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
+  endif()
   if(SPILLWAY_SANITIZE MATCHES "undefined")
     target_compile_options(${target} PRIVATE -fno-sanitize=undefined)
   endif()
-  spillway_sees_torch(sees_torch "${deps}")
   if(sees_torch)
     target_compile_options(${target} PRIVATE -O1)  # a fifth less to compile; no time of theirs counts
     spillway_torch_pch(${target})

@@ -24,13 +24,14 @@ by_memory=$(awk '/MemAvailable/ {print int($2 / 2000000)}' /proc/meminfo)
 ((by_memory < jobs)) && jobs=$((by_memory > 1 ? by_memory : 1))
 
 options=()
+# Several files are compiled as one, as `pip install .` does it, where nobody waits for one alone: a third of the time.
+[[ $preset =~ ^(asan|tsan)$ || -n $torch ]] && options+=(-DCMAKE_UNITY_BUILD=ON)
 if [[ $preset =~ ^(torch|gpu|mutants|asan)$ ]]; then
     # shellcheck disable=SC2086  # no version is no argument
     python=$(tools/setup.sh torch $torch)
-    options=("-DSPILLWAY_PYTHON=$python")
-    # Another torch than the default one is there for its tests; which headers a file names, that one sees. Several
-    # files are compiled as one there, as `pip install .` does it, so that this is tested as well.
-    [[ -n $torch ]] && options+=(-DSPILLWAY_TORCH_PCH=ALL -DCMAKE_UNITY_BUILD=ON)
+    options+=("-DSPILLWAY_PYTHON=$python")
+    # Those are there for their tests; which headers a file names, the default build sees.
+    [[ -n $torch || $preset == asan ]] && options+=(-DSPILLWAY_TORCH_PCH=ALL)
 fi
 
 mkdir -p "$folder"

@@ -103,16 +103,18 @@ class Script(unittest.TestCase):
                         "build/gpu/bench/gpu_codec_bench"):
             self.stub(program, OK)
         self.stub("build/gpu/bench/gpu_torch_bench", MODES)
+        self.stub("python", "exit 0")
 
     def stub(self, path: str, text: str) -> None:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(f"#!/bin/bash\n{text}\n")
         (self.root / path).chmod(0o755)
 
-    def run_sh(self, **environment: str) -> subprocess.CompletedProcess:
+    def run_sh(self, *stages: str, **environment: str) -> subprocess.CompletedProcess:
         path = f"{self.root}/bin:{pathlib.Path(sys.executable).parent}:/usr/bin:/bin"
-        return subprocess.run(["/bin/bash", self.root / "bench/gpu/run.sh", "out.jsonl"], text=True, check=False,
-                              capture_output=True, env={"PATH": path, **environment})
+        return subprocess.run(["/bin/bash", self.root / "bench/gpu/run.sh", *stages], text=True, check=False,
+                              capture_output=True, env={"PATH": path, "GPU_FILE": "out.jsonl",
+                                                        "SPILLWAY_PYTHON": str(self.root / "python"), **environment})
 
     def lines(self) -> list[dict]:
         return [json.loads(line) for line in (self.root / "out.jsonl").read_text().splitlines()]
@@ -138,10 +140,11 @@ class Script(unittest.TestCase):
         self.assertFalse((self.root / "out.jsonl").exists())
 
     def test_without_a_build_nothing_else_runs(self) -> None:
+        (self.root / "build/gpu/bench/gpu_torch_bench").unlink()
         self.stub("tools/build.sh", "echo error: no such header; exit 3")
         done = self.run_sh()
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertEqual([line["entry"] for line in self.lines()], ["machine", "build"])
+        self.assertEqual([line["entry"] for line in self.lines()], ["machine", "first light", "build"])
         self.assertIn("there is no build, nothing is measured", done.stderr)
         self.assertIn("error: no such header", done.stderr)
 
@@ -157,9 +160,36 @@ class Script(unittest.TestCase):
         done = self.run_sh()
         self.assertEqual((done.returncode, "1 failed" in done.stdout.splitlines()[-1]), (1, True), done.stdout)
 
-    def test_what_no_time_is_left_for_is_said(self) -> None:
-        done = self.run_sh(GPU_SECONDS="40")
-        self.assertIn("s are left: sanitized racecheck", done.stdout)
+    def test_a_stage_runs_alone_and_adds_to_the_file(self) -> None:
+        self.assertEqual(self.run_sh("codecs").returncode, 0)
+        self.assertEqual(self.run_sh("sanitizers").returncode, 0)
+        self.assertEqual([line["entry"] for line in self.lines()],
+                         ["ceilings", "codecs", "nvme ceiling", "compute-sanitizer memcheck", "compute-sanitizer racecheck"])
+
+    def test_a_stage_that_needs_a_build_asks_for_it(self) -> None:
+        (self.root / "build/gpu/bench/gpu_torch_bench").unlink()
+        done = self.run_sh("gpt2")
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1))
+        self.assertIn("run the stage build first", done.stderr)
+
+    def test_a_stage_that_is_not_there_is_refused(self) -> None:
+        done = self.run_sh("gpt3")
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1))
+        self.assertIn("gpt3: no such stage; they are build tests", done.stderr)
+        self.assertFalse((self.root / "out.jsonl").exists())
+
+    def test_the_time_of_all_stages_ends_them(self) -> None:
+        done = self.run_sh("codecs", GPU_SECONDS="0")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("3 failed", done.stdout.splitlines()[-1])
+        self.assertIn("not run: the time", self.lines()[0]["error"])
+
+    def test_a_rehearsal_asks_for_no_gpu_and_checks_flags_alone(self) -> None:
+        (self.root / "bin/nvidia-smi").unlink()
+        self.stub("bin/compute-sanitizer", "exit 9")
+        self.stub("build/gpu/bench/gpu_torch_bench", """case "$*" in *--dry-run*) exit 0;; esac; exit 9""")
+        done = self.run_sh("gpt2", "sanitizers", GPU_REHEARSAL="1", SPILLWAY_COMMIT="abc")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
 if __name__ == "__main__":

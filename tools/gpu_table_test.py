@@ -30,7 +30,7 @@ def line(mode: str = "plain", **changes: object) -> dict:
 
 def spillway(**changes: object) -> dict:
     return line("spillway", **{"budget_bytes": 24 * GIB, "cap_bytes": 24 * GIB, "out_bytes_a_step": 30e9,
-                               "in_bytes_a_step": 20e9, "step_seconds": times(4.0), "host_peak_bytes": 8 * GIB,
+                               "in_bytes_a_step": 20e9, "step_seconds": times(4.0), "host_peak_bytes": 8 * GIB, "allocator_retries": 7,
                                "stall_store_seconds_a_step": 0.25, "stall_load_seconds_a_step": 0.5, **changes})
 
 
@@ -95,7 +95,7 @@ class Rendered(unittest.TestCase):
 
     def test_a_run(self) -> None:
         self.assertIn(["spillway", "1", "24 GiB", "4.000 (3.600 to 6.000)", "1.14", "3.00", "4.00", "8.00",
-                       "30.00 / 20.00", "0.750", "0.88", "bit-equal"],
+                       "7", "30.00 / 20.00", "0.750", "0.88", "bit-equal"],
                       self.rows(CEILINGS, line(), spillway()))
 
     def test_a_failed_run_says_why_in_the_table_of_its_work(self) -> None:
@@ -128,12 +128,17 @@ class Rendered(unittest.TestCase):
 
     def test_codecs_beside_the_copy(self) -> None:
         row = {"codec": "affine4", "dtype": "f32", "copy_gb_per_s": 1000.0, "encode_gb_per_s": 900.0,
-               "decode_gb_per_s": 1100.0, "encode_of_copy": 0.9, "decode_of_copy": 1.1}
+               "decode_gb_per_s": 1100.0, "encode_of_copy": 0.9, "decode_of_copy": 1.1,
+               "encode_moved_of_copy": 0.5, "decode_moved_of_copy": 0.6}
         rows = self.rows({"entry": "codecs", "seconds": 3.0, "kind": "codecs", "rows": [row], "error": None})
-        self.assertIn(["affine4", "f32", "900 (0.90)", "1100 (1.10)", "1000"], rows)
+        self.assertIn(["affine4", "f32", "900 (0.90, 0.50)", "1100 (1.10, 0.60)", "1000"], rows)
         text = table.render([{"entry": "codecs", "seconds": 3.0, "kind": "codecs", "error": None,
                               "skipped": "not run on a GPU: none"}])
         self.assertIn("Codecs: not run on a GPU: none", text)
+
+    def test_expandable_segments_are_named_and_a_dry_run_is_no_row(self) -> None:
+        rows = self.rows(CEILINGS, line(), spillway(allocator_settings="expandable_segments:True"), line(dry_run=True))
+        self.assertEqual([row[0] for row in rows if row[1:2] == ["1"]], ["plain", "spillway, expandable segments"])
 
     def test_rows_are_as_long_as_their_head(self) -> None:
         rows = self.rows(CEILINGS, line(), spillway(), spillway(error="no"))

@@ -6,6 +6,7 @@ test-fast` runs is in two of them, under sanitizers."""
 
 import argparse
 import concurrent.futures
+import contextlib
 import os
 import pathlib
 import subprocess
@@ -76,13 +77,15 @@ def run(part: Part, scratch: pathlib.Path, output: IO[str] | None = None) -> Out
 
 
 def run_with_downloads(core: Part, downloads: list[Part], scratch: pathlib.Path) -> list[Outcome]:
-    """`core`, and beside it, one after the other, what waits for the network; that is shown at the end."""
-    with tempfile.TemporaryFile("w+") as output, concurrent.futures.ThreadPoolExecutor(1) as pool:
-        under_way = [pool.submit(run, part, scratch, output) for part in downloads]
+    """`core`, and beside it what waits for the network; that is shown at the end."""
+    with contextlib.ExitStack() as files, concurrent.futures.ThreadPoolExecutor() as pool:
+        outputs = [files.enter_context(tempfile.TemporaryFile("w+")) for _ in downloads]
+        under_way = [pool.submit(run, part, scratch, output) for part, output in zip(downloads, outputs, strict=True)]
         outcomes = [run(core, scratch)]
         outcomes += [download.result() for download in under_way]
-        output.seek(0)
-        print(output.read(), flush=True)
+        for output in outputs:
+            output.seek(0)
+            print(output.read(), flush=True)
     return outcomes
 
 

@@ -24,7 +24,7 @@ SUITE = "Semantics.*:Faults.*:Streams.*:Staged.*:LateBackward.*:Coded.*-*_on_the
 SELDOM_SUITE = ("Devices.*:FailedDevices.*:late/Models.*"
                 "-*_is_not_there_*:*_beyond_the_machine_*:*_forked_*")
 SELDOM = 10
-SEEDS_A_PROCESS = 25
+SEEDS_A_PROCESS = 10
 SECONDS_A_SEED = 60
 LEAST_SECONDS = 400
 REPORT_EVERY_S = 60

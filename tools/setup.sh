@@ -60,12 +60,16 @@ packages() {
     [[ -z $missing ]] && return 0
     message=$(preflight "$@") || die "$message"
     root=$(root_command)
+    mkdir -p .venv
+    exec 7>.venv/.packages.lock  # a second one would find apt's own lock taken, and fail
+    flock 7
     log "set-up: installing Debian packages: $missing"
     # shellcheck disable=SC2086  # both are lists of words
     if ! { $root apt-get update -qq &&
         $root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing; } >&2; then
         die "Debian packages could not be installed; run: \`apt-get update && apt-get install -y $missing\`"
     fi
+    exec 7>&-
 }
 
 torch_version() {  # PYTHON: the version of its torch, or nothing
@@ -86,11 +90,15 @@ suitable() {
     mkdir -p build/.setup && touch "$stamp"
 }
 
+lock() {  # NAME: one at a time makes .venv/NAME, until this shell ends
+    mkdir -p .venv
+    exec 8>".venv/.$1.lock"
+    flock 8
+}
+
 own_torch() {  # VERSION: the Python of .venv/torch-VERSION, made if it is not there whole
     local venv=.venv/torch-$1 stamp=.venv/torch-$1/.spillway-complete
-    mkdir -p .venv
-    exec 8>.venv/.lock
-    flock 8
+    lock "${venv##*/}"
     if [[ ! -e $stamp || ! -x $venv/bin/python ]]; then
         packages build >&2
         log "set-up: installing torch $1 into $venv (a download of some gigabytes, once)"
@@ -130,9 +138,7 @@ docs() {
     local venv=.venv/docs wanted stamp
     wanted=$(cksum <tools/site/requirements.txt | cut -d' ' -f1)
     stamp=$venv/.spillway-$wanted
-    mkdir -p .venv
-    exec 8>.venv/.lock
-    flock 8
+    lock "${venv##*/}"
     if [[ ! -e $stamp ]]; then
         packages docs
         log "set-up: installing what builds the documentation into $venv"
@@ -148,13 +154,13 @@ docs() {
 # What the Python tests use, into an environment of our own; a user's is left as it is, and the tests
 # that miss something say so.
 tests() {
-    local python wanted version stamp
+    local python venv wanted version stamp
     python=$(torch "${1:-}")
     [[ $python == "$PWD"/.venv/torch-*/bin/python ]] || return 0
+    venv=${python%/bin/python}
     wanted=$(cat tests/python/requirements*.txt | cksum | cut -d' ' -f1)
-    stamp=${python%/bin/python}/.spillway-tests-$wanted
-    exec 8>.venv/.lock
-    flock 8
+    stamp=$venv/.spillway-tests-$wanted
+    lock "${venv##*/}"
     [[ -e $stamp ]] && return 0
     version=$(torch_version "$python")
     log "set-up: installing what the Python tests use beside torch $version"
@@ -170,9 +176,7 @@ tools() {
     local venv=.venv/tools wanted stamp
     wanted=$(cksum <tools/requirements.txt | cut -d' ' -f1)
     stamp=$venv/.spillway-$wanted
-    mkdir -p .venv
-    exec 8>.venv/.lock
-    flock 8
+    lock "${venv##*/}"
     if [[ ! -e $stamp ]]; then
         log "set-up: installing what tools/ uses into $venv"
         rm -rf "$venv"

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Prints one JSON line: the GPU, its driver, the host, torch and the commit that numbers belong to."""
+"""Prints one JSON line: the GPU (none in the rehearsal), its driver, the host, torch and the commit that numbers belong
+to."""
 
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -15,7 +17,9 @@ import common  # noqa: E402
 _ASKED = ("name", "driver_version", "memory.total", "pcie.link.gen.current", "pcie.link.width.current")
 
 
-def gpu() -> dict[str, str]:
+def gpu() -> dict[str, str] | None:
+    if shutil.which("nvidia-smi") is None:
+        return None
     text = subprocess.run(["nvidia-smi", "--id=0", f"--query-gpu={','.join(_ASKED)}", "--format=csv,noheader"],
                           capture_output=True, text=True, check=True).stdout
     return dict(zip((name.replace(".", "_") for name in _ASKED), (word.strip() for word in text.split(","))))

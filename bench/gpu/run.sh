@@ -2,50 +2,68 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-#   bench/gpu/run.sh [FILE]     (default bench/results/<date>-<gpu>.jsonl)
+#   bench/gpu/run.sh [STAGE...]     (make gpu-bench STAGES='build tests'; default: all, in this order)
 #
-# All GPU tests and measurements in under ten minutes, on one machine with an H100 or H200, its own
-# torch and no network; the libraries come along (`make gpu-packages`). Every entry below is a process
-# of its own with a limit in seconds and leaves one JSON line; one that fails leaves a line that says
-# why, and the next one runs; without a build nothing else does. `make gpu-table` renders the file.
+# GPU tests and measurements on one machine with an H100 or H200, its own torch and no network; the
+# libraries come along (`make gpu-packages`). Each stage can be run alone, within the seconds behind
+# its name. Every entry of a stage is a process of its own with a limit, and adds one JSON line to
+# the file as it ends; one that fails or hangs leaves a line that says why, and the next one runs.
+# `make gpu-table` renders the file. `make gpu-rehearsal` runs all this but the GPU.
 #
-# Exit code: 0, 1 where an entry failed, 2 where something that the build needs is missing, 77 without
-# a GPU.
+#   build       300  machine; first light, with torch alone; the programs; a tiny step under a budget
+#   tests       180  tests of label gpu, and those with GPU cases
+#   exact       150  GPT-2 345M: losses and gradients to the last bit, plain, spillway, its NVMe
+#   codecs       90  codecs, copies, the drive
+#   gpt2        240  GPT-2 345M in all modes, and what cannot fit
+#   llama       240  blocks of LLaMA 2 7B in all modes
+#   large       200  GPT-2 1.5B
+#   sanitizers  240  compute-sanitizer memcheck, racecheck
+#
+# None of these seconds was measured. A process needs 5 to load CUDA's kernels and to end, 8 for each
+# thousand million weights that one core draws, 1 for each 2.5 GiB pinned.
+#
+# Exit code: 0, 1 where an entry failed, 2 where something that the build needs is missing or a stage
+# has no such name, 77 without a GPU.
 #
 #   SPILLWAY_PYTHON  the Python whose torch is used (default: python3)
-#   GPU_SECONDS      for everything (default 575)
-#
-# Seconds reckoned for an H100 and 16 cores, none of them measured. A process needs 5 to load CUDA's
-# kernels and to end, 8 for each thousand million weights that one core draws, 1 for each 2.5 GiB pinned:
-#
-#   machine, build                            100    memcheck                             45
-#   tests                                      97    llama2-7b-blocks, all modes         128
-#   bit by bit: plain, spillway, its NVMe      52    gpt2-345m again, plain and spillway  29
-#   ceilings, codecs                           28                                       ----
-#   gpt2-345m, all modes, and what cannot fit  86                                        565
-#
-# Where time is left: bit by bit, the other two 20; gpt2-1.5b, plain, spillway and qpo 90; racecheck 45.
-gpus=$(nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits 2>&1) || {
-    printf 'bench/gpu/run.sh: no GPU here, nothing is measured (nvidia-smi: %s)\n' "${gpus%%$'\n'*}" >&2
-    exit 77
-}
+#   SPILLWAY_COMMIT  the commit of the numbers, where there is no git history
+#   GPU_FILE         where the lines go (default: bench/results/<date>-<gpu>.jsonl)
+#   GPU_SECONDS      for all stages together (default: no limit but theirs)
+#   GPU_REHEARSAL    set: no GPU is asked for, and programs that need one check their flags alone
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
+cd "${BASH_SOURCE[0]%/*}/../.." || exit
 
+readonly kStages=(build tests exact codecs gpt2 llama large sanitizers)
+declare -A limit_of=([build]=300 [tests]=180 [exact]=150 [codecs]=90 [gpt2]=240 [llama]=240 [large]=200 [sanitizers]=240)
+rehearsal=${GPU_REHEARSAL:-}
+slower=${rehearsal:+10}  # than that machine is one that rehearses
+slower=${slower:-1}
+
+die() { printf 'bench/gpu/run.sh: %s\n' "$2" >&2; exit "$1"; }
+
+for stage in "$@"; do
+    [[ -n ${limit_of[$stage]:-} ]] || die 2 "$stage: no such stage; they are ${kStages[*]}"
+done
+if [[ -n $rehearsal ]]; then
+    gpus='rehearsal, 81559 MiB'
+else
+    gpus=$(nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits 2>&1) ||
+        die 77 "no GPU here, nothing is measured (nvidia-smi: ${gpus%%$'\n'*})"
+fi
 gpu=${gpus%%$'\n'*}
-gpu_mib=${gpu##*, }
+gpu_mib=${gpu##*, } gpu_mib=${gpu_mib% MiB}
 gpu_name=$(tr -cs 'a-zA-Z0-9\n' '-' <<<"${gpu%,*}" | tr '[:upper:]' '[:lower:]')
-out=${1:-bench/results/$(date +%F)-$gpu_name.jsonl}
-deadline=$(($(date +%s) + ${GPU_SECONDS:-575}))
+out=${GPU_FILE:-bench/results/$(date +%F)-$gpu_name.jsonl}
+all_end=$(($(date +%s) + ${GPU_SECONDS:-86400}))
 SPILLWAY_PYTHON=${SPILLWAY_PYTHON:-$(command -v python3)}
 export SPILLWAY_PYTHON
 export CUBLAS_WORKSPACE_CONFIG=:4096:8  # for --deterministic; the other runs get the same
 export PATH=$PATH:/usr/local/cuda/bin
 build=build/gpu
 bench=$build/bench
+programs=(spillway_{gpu_torch_bench,gpu_codec_bench,nvme_bench,plain_train} spillway_{cli,train}
+    spillway_{torch_driver,cuda_device,train}_test)
 failed=0
-
-die() { printf 'bench/gpu/run.sh: %s\n' "$2" >&2; exit "$1"; }
 
 # The first thing that the build needs and that cannot be found, or nothing.
 missing() {
@@ -59,16 +77,16 @@ missing() {
         g++ -E -x c++ -I build/gpu-packages/usr/include - 2>&1 |
         sed -n '/spillway-needs/ {s/.*spillway-needs \(<[^>]*>\).*/the header \1/p; q}'
 }
-lack=$(missing)
-[[ -z $lack ]] || die 2 "$lack is not here, nothing is measured; libraries: \`make gpu-packages\` on a \
-Debian with network, then carry build/gpu-packages along"
-tools/setup.sh torch >/dev/null || exit 2
-: >"$out" || exit 2
 
 # NAME LIMIT_S COMMAND...: counts what fails. `fails_with`: words that its error must have.
 entry() {
-    python3 bench/gpu/entry.py --out "$out" --name "$1" --limit "$2" --deadline "$deadline" \
-        --round "${round:-1}" ${fails_with:+--fails-with "$fails_with"} -- "${@:3}" || ((++failed, 0))
+    local name=$1 limit=$(($2 * slower)) command=("${@:3}") words=${fails_with:-}
+    if [[ -n $rehearsal ]]; then
+        [[ ${command[0]} == compute-sanitizer ]] && command=("${command[@]:5}")
+        [[ ${command[0]} == */gpu_torch_bench ]] && command+=(--dry-run) words=''
+    fi
+    python3 bench/gpu/entry.py --out "$out" --name "$name" --limit "$limit" --deadline "$deadline" \
+        --round "${round:-1}" ${words:+--fails-with "$words"} -- "${command[@]}" || ((++failed, 0))
 }
 
 # MODE LIMIT_S CAP_GIB HOST_GIB FLAG...: one configuration. A cap of 0 is the whole GPU; the host
@@ -76,79 +94,106 @@ entry() {
 train() {
     local mode=$1 limit=$2 cap=$(($3 << 30)) host=$(($4 << 30)) budget=()
     [[ $mode =~ ^(spillway|qpo)$ ]] && budget=(--budget "$cap" --host-budget "$host")
-    entry "train $mode ${*:3}" "$limit" \
+    entry "train $mode ${*:3}${PYTORCH_CUDA_ALLOC_CONF:+ $PYTORCH_CUDA_ALLOC_CONF}" "$limit" \
         $bench/gpu_torch_bench --mode "$mode" --cap "$cap" "${budget[@]}" "${@:5}"
 }
 
 tests() { entry "$1" "$2" ctest --test-dir $build --no-tests=error --output-on-failure "${@:3}"; }
 
-# TOOL: a small model whose saved tensors, not its kernels' workspaces, are what does not fit.
+# A small model whose saved tensors, not its kernels' workspaces, are what does not fit.
+readonly kSmall=(--model tiny --batch 64 --sequence 256 --mode spillway --steps 1 --warmup 1
+    --budget $((160 << 20)) --host-budget $((1 << 30)))
 sanitized() {
-    entry "compute-sanitizer $1" 60 compute-sanitizer --tool "$1" --error-exitcode 1 \
-        $bench/gpu_torch_bench --model tiny --batch 64 --sequence 256 --mode spillway --steps 1 \
-        --warmup 1 --budget $((160 << 20)) --host-budget $((1 << 30))
+    entry "compute-sanitizer $1" "$2" compute-sanitizer --tool "$1" --error-exitcode 1 \
+        $bench/gpu_torch_bench "${kSmall[@]}"
 }
 
-# SECONDS COMMAND...: only where so many are left; what is left out is said and is no failure.
-if_time() {
-    local left=$((deadline - $(date +%s)))
-    if ((left >= $1)); then "${@:2}"; else printf 'left out, %d s are left: %s\n' "$left" "${*:2}"; fi
+run_build() {
+    local lack
+    lack=$(missing)
+    [[ -z $lack ]] || die 2 "$lack is not here, nothing is measured; libraries: \`make gpu-packages\` on a \
+Debian with network, then carry build/gpu-packages along"
+    entry machine 20 python3 bench/gpu/machine.py "$SPILLWAY_PYTHON"
+    entry "first light" 60 "$SPILLWAY_PYTHON" bench/gpu/first_light.py ${rehearsal:+--device cpu}
+    tools/setup.sh torch >/dev/null || exit 2
+    # Built in place: what the stages run, no more.
+    entry build 240 tools/build.sh gpu "${programs[@]}"
+    [[ -x $bench/gpu_torch_bench ]] || die 1 "there is no build, nothing is measured; $out says why"
+    entry "a tiny step under a budget" 40 $bench/gpu_torch_bench "${kSmall[@]}"
 }
 
-entry machine 20 python3 bench/gpu/machine.py "$SPILLWAY_PYTHON"
-
-# Built in place: what the entries below run, no more.
-entry build 240 tools/build.sh gpu spillway_{gpu_torch_bench,gpu_codec_bench,nvme_bench,plain_train} \
-    spillway_{cli,train} spillway_{torch_driver,cuda_device,train}_test || die 1 "there is no build, nothing is measured; $out says why"
-
-tests "tests of label gpu" 120 -L gpu
-tests "tests with GPU cases" 60 -R '^(torch_driver|cuda_device|train)$'
+run_tests() {
+    tests "tests of label gpu" 120 -L gpu
+    tests "tests with GPU cases" 60 -R '^(torch_driver|cuda_device|train)$'
+}
 
 # What is kept, cannot leave, and waits on the host is reckoned from `spillway train` on a CPU: 15
 # bytes a weight, 6 a logit; saved in a block, 48 for each token and unit of width of GPT-2, 55 of
 # LLaMA. Plain training passes the cap, what cannot leave stays below it.
 
 # Kernels that add in one order: losses and gradients must be equal to the last bit.
-exact=(--model gpt2-345m --batch 4 --steps 2 --warmup 1 --deterministic)
-train plain 40 0 0 "${exact[@]}"
-train spillway 40 9 6 "${exact[@]}"
-mkdir -p $build/nvme
-train spillway 60 9 0 "${exact[@]}" --nvme $build/nvme --nvme-budget $((16 << 30))
+run_exact() {
+    local exact=(--model gpt2-345m --batch 4 --steps 2 --warmup 1 --deterministic)
+    train plain 40 0 0 "${exact[@]}"
+    train spillway 40 9 6 "${exact[@]}"
+    mkdir -p $build/nvme
+    train spillway 60 9 0 "${exact[@]}" --nvme $build/nvme --nvme-budget $((16 << 30))
+    train checkpoint 40 0 0 "${exact[@]}"
+    train save_on_cpu 40 0 0 "${exact[@]}"
+}
 
 # What the links can do; overlap efficiency is told against it.
-entry ceilings 30 $bench/gpu_torch_bench --ceilings $((256 << 20))
-entry codecs 30 $bench/gpu_codec_bench
-entry "nvme ceiling" 30 $bench/nvme_bench --folder build --size 2GiB
+run_codecs() {
+    entry ceilings 30 $bench/gpu_torch_bench --ceilings $((256 << 20))
+    entry codecs 30 $bench/gpu_codec_bench
+    entry "nvme ceiling" 30 $bench/nvme_bench --folder build --size 2GiB
+}
 
-capped=(--model gpt2-345m --batch 16 --steps 5)
-train plain 40 0 0 "${capped[@]}"
-train spillway 40 24 20 "${capped[@]}"
-train qpo 40 24 20 "${capped[@]}"  # beside spillway, which is its uncompressed offload
-train checkpoint 40 24 0 "${capped[@]}"
-train save_on_cpu 40 24 0 "${capped[@]}"
-fails_with='out of memory' train plain 40 24 0 "${capped[@]}"  # what Spillway is for
-
-sanitized memcheck
+run_gpt2() {
+    local capped=(--model gpt2-345m --batch 16 --steps 5)
+    train plain 40 0 0 "${capped[@]}"
+    train spillway 40 24 20 "${capped[@]}"
+    train qpo 40 24 20 "${capped[@]}"  # beside spillway, which is its uncompressed offload
+    train checkpoint 40 24 0 "${capped[@]}"
+    train save_on_cpu 40 24 0 "${capped[@]}"
+    fails_with='out of memory' train plain 40 24 0 "${capped[@]}"  # what Spillway is for
+    # Again: plain against plain is the noise from run to run.
+    round=2 train plain 40 0 0 "${capped[@]}"
+    round=2 train spillway 40 24 20 "${capped[@]}"
+    # A budget bounds what torch reserves, too: where that is in pieces, requests are refused that would fit.
+    PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True train spillway 40 24 20 "${capped[@]}"
+}
 
 # Blocks of LLaMA 2 7B under the next cap that plain training of them passes.
-if ((gpu_mib > 100 * 1024)); then llama=(8 8) next=80 host=32; else llama=(4 7) next=40 host=26; fi
-blocks=(--model "llama2-7b-blocks:${llama[0]}" --batch "${llama[1]}" --steps 3)
-train plain 60 0 0 "${blocks[@]}"
-train spillway 60 $next $host "${blocks[@]}"
-train qpo 60 $next $host "${blocks[@]}"
-train checkpoint 60 $next 0 "${blocks[@]}"
-train save_on_cpu 60 $next 0 "${blocks[@]}"
+run_llama() {
+    local llama=(4 7) next=40 host=26
+    ((gpu_mib > 100 * 1024)) && llama=(8 8) next=80 host=32
+    local blocks=(--model "llama2-7b-blocks:${llama[0]}" --batch "${llama[1]}" --steps 3)
+    train plain 60 0 0 "${blocks[@]}"
+    train spillway 60 $next $host "${blocks[@]}"
+    train qpo 60 $next $host "${blocks[@]}"
+    train checkpoint 60 $next 0 "${blocks[@]}"
+    train save_on_cpu 60 $next 0 "${blocks[@]}"
+}
 
-# Again: plain against plain is the noise from run to run.
-round=2 train plain 40 0 0 "${capped[@]}"
-round=2 train spillway 40 24 20 "${capped[@]}"
+run_large() {
+    train plain 60 0 0 --model gpt2-1.5b --batch 8 --steps 3
+    train spillway 60 40 30 --model gpt2-1.5b --batch 8 --steps 3
+    train qpo 60 40 30 --model gpt2-1.5b --batch 8 --steps 3
+}
 
-if_time 15 train checkpoint 40 0 0 "${exact[@]}"
-if_time 15 train save_on_cpu 40 0 0 "${exact[@]}"
-if_time 25 train plain 60 0 0 --model gpt2-1.5b --batch 8 --steps 3
-if_time 40 train spillway 60 40 30 --model gpt2-1.5b --batch 8 --steps 3
-if_time 40 train qpo 60 40 30 --model gpt2-1.5b --batch 8 --steps 3
-if_time 60 sanitized racecheck
+run_sanitizers() {
+    sanitized memcheck 100
+    sanitized racecheck 100
+}
 
-echo "$out: $(wc -l <"$out") lines, $failed failed; make gpu-table FILE=$out"
+# The deadline of a stage is its own, and that of all.
+for stage in "${@:-${kStages[@]}}"; do
+    [[ $stage == build || -x $bench/gpu_torch_bench ]] ||
+        die 1 "there is no build: run the stage build first"
+    deadline=$(($(date +%s) + slower * limit_of[$stage]))
+    ((deadline > all_end)) && deadline=$all_end
+    "run_$stage"
+done
+echo "$out: $(wc -l <"$out") lines, $failed failed in this run; make gpu-table FILE=$out"
 exit $((failed > 0))

@@ -13,9 +13,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace spillway::bench {
 
@@ -35,6 +38,7 @@ struct Settings {
     std::int64_t cap_bytes = 0;
     std::int64_t ceiling_bytes = 0;
     bool deterministic = false;
+    bool dry_run = false;
 };
 
 inline Mode mode_of(std::string const& name) {
@@ -47,6 +51,15 @@ inline Mode mode_of(std::string const& name) {
     return static_cast<Mode>(at - kNames.begin());
 }
 
+inline std::int64_t blocks_of(std::string const& text) {
+    std::int64_t blocks = 0;
+    auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), blocks);
+    if (error != std::errc() || end != text.data() + text.size() || blocks < 1) {
+        throw train::BadValue("--model llama2-7b-blocks:" + text + ": not a number of blocks");
+    }
+    return blocks;
+}
+
 /// "gpt2-345m", "llama2-7b-blocks:4" (so many blocks of it), "tiny", "tiny-llama".
 inline TrainOptions model_of(Settings const& settings) {
     constexpr std::string_view kBlocks = "llama2-7b-blocks:";
@@ -54,7 +67,7 @@ inline TrainOptions model_of(Settings const& settings) {
     options.preset = settings.model;
     if (settings.model.starts_with(kBlocks)) {
         options.preset = "llama2-7b";
-        options.layers = std::stoll(settings.model.substr(kBlocks.size()));
+        options.layers = blocks_of(settings.model.substr(kBlocks.size()));
     } else if (settings.model.starts_with("tiny")) {
         options.preset = "";
         options.style = settings.model == "tiny" ? "gpt2" : "llama2";
@@ -93,6 +106,13 @@ inline void add_flags(CLI::App& app, Settings& settings) {
     app.add_option("--cap", settings.cap_bytes, "device bytes that the other modes see; 0: all");
     app.add_option("--ceilings", settings.ceiling_bytes, "no training: copies of so many bytes");
     app.add_flag("--deterministic", settings.deterministic, "kernels that add in one order only");
+    app.add_flag("--dry-run", settings.dry_run, "check what was asked for and run nothing");
+}
+
+/// Of torch's CUDA allocator.
+inline std::string allocator_settings() {
+    char const* const known = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
+    return known == nullptr ? "" : known;
 }
 
 /// The head of the JSON line.
@@ -111,6 +131,7 @@ inline void add_flags(CLI::App& app, Settings& settings) {
         {"budget_bytes", settings.budget_bytes},
         {"host_budget_bytes", settings.host_budget_bytes},
         {"nvme_budget_bytes", settings.nvme_budget_bytes},
+        {"allocator_settings", allocator_settings()},
         {"deterministic", settings.deterministic}};
 }
 

@@ -102,9 +102,10 @@ def cell(text: str | None) -> str:
 def row(line: Line, plain: Sequence[Line], ceilings: Line | None) -> list[str]:
     cap = line["cap_bytes"] or line["budget_bytes"]
     mode = f"{line['mode']}, NVMe" if line.get("nvme_budget_bytes") else line["mode"]
+    mode += ", expandable segments" if "expandable" in (line.get("allocator_settings") or "") else ""
     head = [mode, str(line["round"]), f"{cap / GIB:.0f} GiB" if cap else "none"]
     if line.get("error"):
-        return [*head, f"failed: {cell(line['error'])}", *["-"] * 8]
+        return [*head, f"failed: {cell(line['error'])}", *["-"] * 9]
     step = line["step_seconds"]
     usual, ideal = median_of(plain, "step_seconds"), ideal_seconds(line, plain, ceilings)
     moves = line.get("out_bytes_a_step", 0) > 0
@@ -114,13 +115,14 @@ def row(line: Line, plain: Sequence[Line], ceilings: Line | None) -> list[str]:
             shown(step["median"] / usual if usual else None),
             shown(line.get("allocated_peak_bytes"), GIB), shown(line.get("reserved_peak_bytes"), GIB),
             shown(line.get("host_peak_bytes"), GIB),
+            str(line.get("allocator_retries", "-")),
             f"{line['out_bytes_a_step'] / 1e9:.2f} / {line['in_bytes_a_step'] / 1e9:.2f}" if moves else "-",
             f"{stall:.3f}" if line["mode"] in ("spillway", "qpo") else "-",
             shown(ideal / step["median"] if ideal and moves else None),
             off_by(line, plain) if line["mode"] == "qpo" else equality(line, plain)]
 
 
-COLUMNS = ("mode", "round", "cap", "step s (range)", "x plain", "allocated GiB", "reserved GiB", "host GiB",
+COLUMNS = ("mode", "round", "cap", "step s (range)", "x plain", "allocated GiB", "reserved GiB", "host GiB", "retries",
            "out / in GB a step", "stall s", "overlap", "losses and gradients")
 
 
@@ -138,7 +140,7 @@ def group_of_failed(line: Line, groups: dict[tuple, list[Line]]) -> tuple:
 
 
 def trainings(lines: Sequence[Line], ceilings: Line | None) -> list[str]:
-    runs = [line for line in lines if line.get("kind") == "training"]
+    runs = [line for line in lines if line.get("kind") == "training" and not line.get("dry_run")]
     groups: dict[tuple, list[Line]] = {}
     for line in sorted(runs, key=lambda run: bool(run.get("error"))):
         groups.setdefault(group_of_failed(line, groups), []).append(line)
@@ -154,7 +156,7 @@ def trainings(lines: Sequence[Line], ceilings: Line | None) -> list[str]:
 
 def head(lines: Sequence[Line]) -> list[str]:
     machine = next((line for line in lines if line.get("kind") == "machine"), {})
-    gpu = machine.get("gpu", {})
+    gpu = machine.get("gpu") or {}
     text = ["# GPU benchmark", ""]
     text.append(f"{gpu.get('name', 'unknown GPU')}, driver {gpu.get('driver_version', '?')}; "
                 f"{machine.get('cpu', '?')}, {machine.get('cores', '?')} cores; "
@@ -184,13 +186,14 @@ def codecs(lines: Sequence[Line]) -> list[str]:
     """Raw bytes a second, and their share of what the GPU's own copy of the same bytes does."""
     line = next((line for line in lines if line.get("kind") == "codecs"), {})
     rows = [(row["codec"], row["dtype"],
-             *(f"{row[f'{way}_gb_per_s']:.0f} ({row[f'{way}_of_copy']:.2f})" for way in ("encode", "decode")),
+             *(f"{row[f'{way}_gb_per_s']:.0f} ({row[f'{way}_of_copy']:.2f}, {row[f'{way}_moved_of_copy']:.2f})"
+               for way in ("encode", "decode")),
              f"{row['copy_gb_per_s']:.0f}")
             for row in line.get("rows", ())]
     text = line.get("error") or line.get("skipped")
     if text:
         return ["", f"Codecs: {cell(text)}"]
-    columns = ("codec", "dtype", "encode GB/s (of copy)", "decode GB/s (of copy)", "copy GB/s")
+    columns = ("codec", "dtype", "encode GB/s (of copy, by bytes moved)", "decode GB/s (of copy, by bytes moved)", "copy GB/s")
     return ["", *markdown_table(columns, rows)] if rows else []
 
 

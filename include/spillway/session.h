@@ -32,7 +32,7 @@
 namespace spillway {
 
 class TorchSession;  // the implementation, in src/torch_driver
-class OperatorWatch;
+class OperatorObserver;
 class Entered;
 class Capped;
 
@@ -117,12 +117,22 @@ class Session {
     /// Errors  BadOption "timeline_file": it cannot be written, or nothing is kept
     void write_timeline(std::string const& file) const;
 
+    /// Writes what a training step does (docs/formats/trace.md) into a file: its points in order,
+    /// their times and floors, every saved tensor, and how each can be made again. Of the step
+    /// after the next, so that the next one warms up what that needs; the file is whole when that
+    /// step has ended, where another begins, or when the session is closed. A step begins where
+    /// `phase` is given another number. Modules and reasons are known where `keep_timeline` was
+    /// asked.
+    ///
+    /// Errors  BadOption "trace": it cannot be written, or another is not done yet
+    void trace(std::string const& file);
+
   private:
     friend class Recording;
     friend class Update;
     explicit Session(std::shared_ptr<TorchSession> impl);
     std::shared_ptr<TorchSession> impl_;  ///< shared with the graphs that were recorded
-    std::unique_ptr<OperatorWatch> watch_;
+    std::unique_ptr<OperatorObserver> observer_;
 };
 
 /// While it lives, tensors that autograd saves on this thread are Spillway's to keep or move.

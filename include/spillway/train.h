@@ -52,6 +52,7 @@ struct TrainOptions {
     std::int64_t checkpoint_every = 0;  ///< steps; 0: only at the end
     std::string resume;                 ///< folder of a checkpoint; empty: start afresh
     std::string json;                   ///< file for the results; empty: none
+    std::string trace;                  ///< file for the last step's trace; empty: none
     bool count_allocations = false;     ///< plain run, allocator counted (measurements)
 
     // Options of the session; with `device_budget_bytes` = 0 there is no session.

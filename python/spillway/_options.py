@@ -29,6 +29,7 @@ class Options(_Required, total=False):
     nvme_allow_tmpfs: bool
     nvme_rate: int | str | None
     policy: str
+    recompute: str
     min_tensor_bytes: int | str | None
     lossy: bool
     codec: str | Mapping[str, str] | None

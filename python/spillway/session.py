@@ -108,6 +108,8 @@ class Session:
         nvme_rate: limit nvme to this many bytes a second each way, to imitate a slower drive or link [as fast as it is].
         policy: decides which saved tensors leave the device, and when: "online" (chooses at run time what to move);
             "keep_all" (moves nothing); with lossy: "qpo" (moves layer inputs at once, in 4 or 8 bits) ["online"].
+        recompute: "auto": saved tensors may also be dropped, and made again by the operators that made them, bit for
+            bit; "off": they are moved or stay ["auto"].
         min_tensor_bytes: saved tensors smaller than this stay on the device [64 KiB].
         lossy: allow codecs that lose precision; without it they are refused [False].
         codec: codecs in place of the policy's, separated by commas: "affine4", "attention=affine8:group=64" for one
@@ -141,6 +143,7 @@ class Session:
         nvme_allow_tmpfs: bool = False,
         nvme_rate: int | str | None = None,
         policy: str = "online",
+        recompute: str = "auto",
         min_tensor_bytes: int | str | None = None,
         lossy: bool = False,
         codec: str | Mapping[str, str] | None = None,
@@ -186,7 +189,7 @@ class Session:
             self._see_optimizers()
             self._own()
             if not _call(self._runtime.has_tiers) and self._moves(policy):
-                self._warn_of_no_place()
+                self._warn_of_no_place(makes_again=recompute != "off")
         except BaseException:  # a warning, too, where warnings are errors
             _call(self._runtime.close)  # or it would cap what runs while the error is handled
             self._is_closed = True
@@ -300,6 +303,18 @@ class Session:
         """Writes the last steps as JSON for Perfetto or chrome://tracing: stalls, copies, NVMe, phases."""
         _call(self._runtime.write_timeline, _options.utf8_path("file", os.fspath(file)))
 
+    def trace(self, file: str | os.PathLike[str]) -> None:
+        """Writes what a training step does: its points, their times and memory, every saved tensor and how to make it again.
+
+        Of the step after the next, so that the next one warms up what that needs. The file is whole when the step after it
+        begins, or when the session closes. A session without pressure, with as much memory as plain training takes, gives the
+        times of plain training.
+
+        Args:
+            file: It becomes JSON as docs/formats/trace.md describes; `spillway trace` shows it.
+        """
+        _call(self._runtime.trace, _options.utf8_path("file", os.fspath(file)))
+
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "entered" if self._is_entered else "open"
         return f"<spillway session of a {type(self._model).__name__} on {self._device}, {state}>"
@@ -354,11 +369,12 @@ class Session:
     def _moves(policy: str) -> bool:
         return any(known.moves for known in policies() if known.name == policy)
 
-    def _warn_of_no_place(self) -> None:
+    def _warn_of_no_place(self, *, makes_again: bool) -> None:
         """Not if the budget exceeds the machine's memory: such a session only measures."""
         limit = self._report_now()["device_limit_bytes"]
         if limit < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
-            self._warn("place", "this Spillway session has nowhere to move saved tensors, so a step over budget fails; "
+            fails = "can only make some of them again, so a step far over budget fails" if makes_again else "a step over budget fails"
+            self._warn("place", f"this Spillway session has nowhere to move saved tensors: {fails}; "
                                 "give it a folder on a disk (nvme='/scratch') or a host_budget")
 
     def _warn_if_nothing_recorded(self, report: Report) -> None:

@@ -16,6 +16,7 @@ constexpr std::string_view kOutput = "Output";
 constexpr std::string_view kTraining = "Training";
 
 constexpr std::array<std::string_view, 2> kNonFinite{"keep", "refuse"};
+constexpr std::array<std::string_view, 2> kRecompute{"auto", "off"};
 
 constexpr std::array kTable{
     Option{
@@ -97,6 +98,17 @@ constexpr std::array kTable{
         .member = &SessionOptions::policy,
         .help = "decides which saved tensors leave the device, and when",
         .group = kBudget},
+    Option{
+        .name = "recompute",
+        .python = "recompute",
+        .flag = "--recompute",
+        .type = OptionType::choice,
+        .member = &SessionOptions::recompute,
+        .help = "auto: saved tensors may also be dropped, and made again by the operators that "
+                "made them, bit for bit; off: they are moved or stay",
+        .group = kBudget,
+        .choices = kRecompute,
+        .flag_needs = "device_budget_bytes"},
     Option{
         .name = "min_value_bytes",
         .python = "min_tensor_bytes",

@@ -39,9 +39,13 @@ enum class OrderingRule : std::uint8_t {
     decode_waits_for_its_copy,          ///< a decode waits for the copy-in of its coded bytes
     coded_room_outlives_the_decode,     ///< coded staging is used again when the decode has passed
     closing_waits_for_copies,           ///< memory goes when no copy uses it any more
+    recompute_waits_for_sources,        ///< a recipe reads what other streams wrote after them
+    copies_wait_for_the_value,      ///< so do sums of what goes, and copies of what it is made of
+    sources_outlive_the_recompute,  ///< a source is freed after the recipe that reads it
+    users_wait_for_the_recompute,   ///< so do streams that use what another one made again
 };
 
-inline constexpr std::array<std::string_view, 26> kOrderingRuleNames{
+inline constexpr std::array<std::string_view, 30> kOrderingRuleNames{
     "store_waits_for_its_producer",
     "store_waits_for_every_user",
     "store_keeps_its_source",
@@ -68,6 +72,10 @@ inline constexpr std::array<std::string_view, 26> kOrderingRuleNames{
     "decode_waits_for_its_copy",
     "coded_room_outlives_the_decode",
     "closing_waits_for_copies",
+    "recompute_waits_for_sources",
+    "copies_wait_for_the_value",
+    "sources_outlive_the_recompute",
+    "users_wait_for_the_recompute",
 };
 
 #ifdef SPILLWAY_MUTANTS

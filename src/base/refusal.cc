@@ -114,6 +114,17 @@ std::string words_of(Refusal const& refusal, Face face) {
             format_size(refusal.limit_bytes)
         );
     }
+    if (refusal.is_in_pieces) {
+        return fmt::format(
+            "asked for {} with {} of {} in use: the device's free memory is in pieces, none of "
+            "them so long (on a GPU, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may help), "
+            "or other programs use it, and {}",
+            format_size(refusal.asked_bytes),
+            format_size(refusal.used_bytes),
+            format_size(refusal.limit_bytes),
+            why(refusal, face)
+        );
+    }
     std::string const leaving =
         refusal.freed_bytes > 0
             ? fmt::format(", {} of which can leave", format_size(refusal.freed_bytes))

@@ -54,6 +54,7 @@ struct Refusal {
     PoolRefusal host{};             ///< both set for NoRoom::pools_full
     PoolRefusal nvme{};
     // By the session, for its user; in no log.
+    bool is_in_pieces = false;  ///< the limit has room, but the device none that is so long
     std::int64_t step = 0;
     Phase phase = Phase::setup;
     /// About what a whole step needs: once every parameter has a gradient, and once an optimizer

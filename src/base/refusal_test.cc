@@ -70,6 +70,10 @@ TEST(Refusal, why_nothing_leaves_is_the_end_of_the_words) {
     refusal.host = {};
     refusal.nvme = {PoolState::too_short, ""};
     ends_with("what is left is too long for NVMe");
+    refusal.is_in_pieces = true;
+    std::string const words = words_of(refusal, Face::program);
+    EXPECT_NE(words.find("free memory is in pieces, none of them so long"), std::string::npos);
+    EXPECT_TRUE(words.ends_with("and what is left is too long for NVMe")) << words;
 }
 
 }  // namespace

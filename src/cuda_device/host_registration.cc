@@ -38,8 +38,9 @@ Result<void> lock_host_memory(HostMemory& memory) {
             "host memory"};
     }
     // Locking makes every page resident, with one fault each: 2 MiB a fault are quicker than 4 KiB.
-    // A hint; what it gains has not been measured on a GPU.
+    // Hints; what they gain has not been measured on a GPU.
     (void)::madvise(bytes.data(), bytes.size(), MADV_HUGEPAGE);
+    populate(bytes);
     Result<void> locked = checked(
         ::cudaHostRegister(
             bytes.data(), bytes.size(), cudaHostRegisterPortable | cudaHostRegisterMapped

@@ -14,7 +14,7 @@ std::string_view name_of(CommandKind kind) {
 }
 
 std::string_view name_of(SideWork work) {
-    constexpr std::array<std::string_view, 3> kNames{"none", "encode", "decode"};
+    constexpr std::array<std::string_view, 4> kNames{"none", "encode", "decode", "recompute"};
     return kNames[static_cast<std::size_t>(work)];
 }
 

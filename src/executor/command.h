@@ -34,11 +34,13 @@ enum class CommandKind : std::uint8_t {
 /// What a `run` does.
 enum class SideWork : std::uint8_t {
     none,
-    encode,  ///< value -> coded bytes beside the device; the store that waits for it takes them
-    decode,  ///< the coded bytes that its load brought -> the value's reserved device bytes
+    encode,     ///< value -> coded bytes beside the device; the store that waits for it takes them
+    decode,     ///< the coded bytes that its load brought -> the value's reserved device bytes
+    recompute,  ///< the operators of the value's recipe -> its storage. Of a `drop`: that is how it
+                ///< comes back, and what the recipe needs is kept until then
 };
 
-/// "none", "encode", "decode".
+/// "none", "encode", "decode", "recompute".
 [[nodiscard]] std::string_view name_of(SideWork work);
 
 struct Command {

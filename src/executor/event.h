@@ -11,6 +11,7 @@
 #include "base/place.h"
 #include "executor/advice.h"
 #include "plan/plan.h"
+#include "trace/recipe.h"
 #include "trace/slot.h"
 
 #include <cstdint>
@@ -60,6 +61,13 @@ struct Saved {
     std::int64_t encoded_bytes = 0;      ///< what it takes outside the device, encoded; 0: goes raw
     Advice advice = Advice::when_asked;  ///< of the rule that the driver asked; a plan overrides it
     bool operator==(Saved const&) const = default;
+};
+/// The driver can make a value that was saved again.
+struct Made {
+    ValueId value;
+    RecipeShape recipe;
+    bool before_moves = true;  ///< of the rule that was asked: it costs less than moving the value
+    bool operator==(Made const&) const = default;
 };
 /// Backward wants a value now.
 struct Need {
@@ -115,6 +123,7 @@ using Event = std::variant<
     PhaseBegan,
     Point,
     Saved,
+    Made,
     Need,
     AboutToWrite,
     BackwardOrder,

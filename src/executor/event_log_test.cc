@@ -25,6 +25,7 @@ std::vector<Event> one_of_each() {
         PhaseBegan{Phase::backward, kUsage},
         Point{{ValueId{1}, ValueId{2}}, kUsage},
         Saved{ValueId{3}, 4096, {"aten::mul", 1, 2}, kUsage, 1100, Advice::at_once},
+        Made{ValueId{3}, {{ValueId{1}, ValueId{2}}, 2, 70, 4096}, false},
         Need{ValueId{3}, kUsage},
         AboutToWrite{ValueId{3}},
         BackwardOrder{{ValueId{3}, ValueId{1}}},
@@ -157,7 +158,7 @@ TEST(EventText, errors_name_the_field) {
     );
     EXPECT_EQ(
         parse_command(R"({"c":"run","id":1,"lane":"side","work":"dream"})").error().what,
-        "work must be one of none, encode, decode"
+        "work must be one of none, encode, decode, recompute"
     );
     std::string const saved =
         R"({"e":"saved","value":1,"size_bytes":8,"slot":{"producer":"a","output":0,"occurrence":0},)"
@@ -167,7 +168,7 @@ TEST(EventText, errors_name_the_field) {
         "advice must be one of never, last_resort, when_asked, at_once"
     );
     EXPECT_NE(parse_event(saved + R"("encoded_bytes":-1})").error().what, "");
-    EXPECT_FALSE(parse_log_header(R"({"spillway_events":3,"options":{}})").ok());
+    EXPECT_FALSE(parse_log_header(R"({"spillway_events":4,"options":{}})").ok());
 }
 
 TEST(EventLog, reads_as_written) {

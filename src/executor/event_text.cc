@@ -20,10 +20,11 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 /// docs/formats/events.md lists what changed with each version.
-constexpr std::int64_t kEventsVersion = 2;
+constexpr std::int64_t kEventsVersion = 4;
 
 /// Sums over a whole log stay far from overflow.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
+constexpr std::int64_t kMostOperators = std::int64_t{1} << 32;
 
 std::int64_t read_bytes(JsonView const& view) {
     return view.integer(0, kMostBytes);
@@ -36,6 +37,7 @@ constexpr std::array<std::string_view, std::variant_size_v<Event>> kEvents{
     "phase",
     "point",
     "saved",
+    "made",
     "need",
     "about_to_write",
     "backward_order",
@@ -81,6 +83,16 @@ void put(OrderedJson& json, Saved const& event) {
     }
     if (event.advice != Advice::when_asked) {
         json["advice"] = name_of(event.advice);
+    }
+}
+void put(OrderedJson& json, Made const& event) {
+    json["value"] = event.value.number;
+    json["sources"] = to_json(event.recipe.sources);
+    json["calls"] = event.recipe.calls;
+    json["duration_ns"] = event.recipe.duration_ns;
+    json["transient_bytes"] = event.recipe.transient_bytes;
+    if (!event.before_moves) {
+        json["before_moves"] = false;
     }
 }
 void put(OrderedJson& json, Need const& event) {
@@ -161,6 +173,19 @@ Saved read_saved(JsonView const& view) {
         );
     }
     return saved;
+}
+
+Made read_made(JsonView const& view) {
+    view.only({"e", "value", "sources", "calls", "duration_ns", "transient_bytes", "before_moves"});
+    RecipeShape recipe{
+        read_values(view.at("sources")),
+        view.at("calls").integer(1, kMostOperators),
+        read_bytes(view.at("duration_ns")),
+        read_bytes(view.at("transient_bytes"))};
+    return {
+        read_value(view),
+        std::move(recipe),
+        !view.has("before_moves") || view.at("before_moves").boolean()};
 }
 
 Need read_need(JsonView const& view) {
@@ -297,6 +322,7 @@ constexpr std::array<EventReader, kEvents.size()> kReaders{
     [](JsonView const& view) -> Event { return read_phase(view); },
     [](JsonView const& view) -> Event { return read_point(view); },
     [](JsonView const& view) -> Event { return read_saved(view); },
+    [](JsonView const& view) -> Event { return read_made(view); },
     [](JsonView const& view) -> Event { return read_need(view); },
     [](JsonView const& view) -> Event { return read_of_value<AboutToWrite>(view); },
     [](JsonView const& view) -> Event { return read_order(view); },
@@ -341,7 +367,9 @@ Command read_command(JsonView const& view) {
         {"compute", "side", "copy_out", "copy_in", "nvme_write", "nvme_read"}
     ));
     if (view.has("work")) {
-        command.work = static_cast<SideWork>(view.at("work").one_of({"none", "encode", "decode"}));
+        command.work =
+            static_cast<SideWork>(view.at("work").one_of({"none", "encode", "decode", "recompute"})
+            );
     }
     if (view.has("value")) {
         command.value = ValueId{view.at("value").integer()};
@@ -375,6 +403,8 @@ ExecutorState read_state(JsonView const& view) {
          "floor_peak_bytes",
          "last_floor_peak_bytes",
          "in_backward",
+         "left_bytes",
+         "last_left_bytes",
          "reported_full"}
     );
     ExecutorState state;
@@ -384,6 +414,12 @@ ExecutorState read_state(JsonView const& view) {
     state.floor_peak_bytes = read_bytes(view.at("floor_peak_bytes"));
     state.last_floor_peak_bytes = read_bytes(view.at("last_floor_peak_bytes"));
     state.in_backward = view.at("in_backward").boolean();
+    if (view.has("left_bytes")) {
+        state.left_bytes = read_bytes(view.at("left_bytes"));
+    }
+    if (view.has("last_left_bytes")) {
+        state.last_left_bytes = read_bytes(view.at("last_left_bytes"));
+    }
     std::set<Pool> pools;
     for (JsonView const& pool : view.at("reported_full").items()) {
         pools.insert(read_pool(pool));
@@ -414,6 +450,12 @@ std::string log_header(ExecutorOptions const& options, ExecutorState const& stat
             {"last_floor_peak_bytes", state.last_floor_peak_bytes},
             {"in_backward", state.in_backward},
             {"reported_full", OrderedJson::array()}};
+        if (state.left_bytes) {
+            json["state"]["left_bytes"] = *state.left_bytes;
+        }
+        if (state.last_left_bytes) {
+            json["state"]["last_left_bytes"] = *state.last_left_bytes;
+        }
         for (Pool const pool : state.reported_full) {
             json["state"]["reported_full"].push_back(name_of(pool));
         }

@@ -18,6 +18,10 @@ std::int64_t distance_by_age(ValueId id) {
     return -id.number;
 }
 
+bool moves(ExecutorOptions const& options) {
+    return options.host_bytes > 0 || options.nvme_bytes > 0;
+}
+
 }  // namespace
 
 Executor::Executor(ExecutorOptions const& options, ExecutorState const& state)
@@ -25,9 +29,11 @@ Executor::Executor(ExecutorOptions const& options, ExecutorState const& state)
       chooser_(make_chooser(options.chooser)),
       ledger_(options, state.reported_full),
       floor_(state.floor_bytes, state.floor_peak_bytes, state.last_floor_peak_bytes),
+      left_(state.left_bytes, state.last_left_bytes),
       reply_(state.next_command),
       transfers_(values_, ledger_, reply_, state.next_block),
-      room_(options_, values_, ledger_, floor_, transfers_, reply_),
+      recompute_(values_, transfers_, reply_, options_.device_bytes, moves(options_)),
+      room_({options_, values_, ledger_, floor_, left_, transfers_, recompute_, reply_}),
       in_backward_(state.in_backward) {}
 
 std::optional<ExecutorState> Executor::state() const {
@@ -42,6 +48,8 @@ std::optional<ExecutorState> Executor::state() const {
         .floor_peak_bytes = floor_.peak_bytes(),
         .last_floor_peak_bytes = floor_.last_peak_bytes(),
         .in_backward = in_backward_,
+        .left_bytes = left_.now_bytes(),
+        .last_left_bytes = left_.last_bytes(),
         .reported_full = ledger_.reported_full()};
 }
 
@@ -72,6 +80,7 @@ std::int64_t Executor::missing_bytes(std::int64_t more_bytes) const {
 
 void Executor::take(Begin const&) {
     floor_.begin_step();
+    left_.begin_step();
     ledger_.reopen();
 }
 
@@ -99,6 +108,7 @@ void Executor::take(Saved const& event) {
             .choice = chooser_->choose(event)}
     );
     see(event.usage);
+    left_.begin();
     room_.store_ahead();
 }
 
@@ -125,7 +135,12 @@ void Executor::take(Need const& event) {
     bool room_is_ample = true;
     Value* const value = values_.find(event.value);
     SPILLWAY_ASSERT(value != nullptr && !value->orphan, "backward needs a value that lives");
-    if (!value->takes_device_bytes()) {
+    if (value->by_recipe) {
+        if (!return_group({event.value})) {
+            return;
+        }
+        room_is_ample = false;
+    } else if (!value->takes_device_bytes()) {
         std::int64_t const over = options_.device_bytes == 0 ? 0 : missing_bytes(value->size_bytes);
         room_is_ample = over <= 0;
         if (!room_is_ample) {
@@ -133,7 +148,7 @@ void Executor::take(Need const& event) {
         }
         transfers_.bring_back(event.value, *value, false);
     }
-    if (value->way_back) {
+    if (value->way_back && !value->by_recipe) {
         transfers_.bind(event.value, *value);
     } else if (value->loads.last.valid() && keeps(OrderingRule::every_asking_stream_waits)) {
         reply_.add_wait(value->loads.last);  // bound for another stream, while its copy still runs
@@ -148,10 +163,50 @@ void Executor::take(Need const& event) {
     }
 }
 
+/// What is made from it is made before the write; then its copy is left behind.
 void Executor::take(AboutToWrite const& event) {
     Value* const value = values_.find(event.value);
-    if (value != nullptr) {
-        transfers_.leave_copy_behind(event.value, *value);
+    if (value == nullptr) {
+        return;
+    }
+    if (!value->dependents.empty()) {
+        (void)return_group(std::vector<ValueId>(value->dependents));
+        return;
+    }
+    transfers_.leave_copy_behind(event.value, *value);
+}
+
+/// The values come back, and all that they are made of. False: they do when what is under way has
+/// ended, or there is no room for all of it.
+bool Executor::return_group(std::vector<ValueId> const& wanted) {
+    if (recompute_.under_way().valid()) {
+        reply_.add_wait(recompute_.under_way());
+        return false;
+    }
+    Recompute::Group const group = recompute_.group_of(wanted);
+    recompute_.hold(group);
+    if (options_.device_bytes > 0) {
+        std::int64_t const over = missing_bytes(group.size_bytes + group.transient_bytes);
+        std::int64_t const freed = over > 0 ? room_.make_room(over) : 0;
+        if (freed < over - group.transient_bytes) {
+            recompute_.give_up(group);
+            room_.refuse({group.size_bytes, {transfers_.used_bytes() + freed}}, freed);
+            return false;
+        }
+    }
+    recompute_.bring_back(group);
+    return true;
+}
+
+void Executor::take(Finished const& event) {
+    if (!recompute_.ended(event.command)) {
+        transfers_.ended(event.command);
+    }
+}
+
+void Executor::take(Failed const& event) {
+    if (!recompute_.failed(event.command)) {
+        transfers_.failed(event);
     }
 }
 
@@ -167,6 +222,7 @@ void Executor::take(BackwardOrder const& event) {
             });
         }
     }
+    recompute_.order_all_sources();
 }
 
 void Executor::take(Short const& event) {
@@ -185,7 +241,7 @@ void Executor::take(Short const& event) {
 
 void Executor::take(Dropped const& event) {
     Value* const value = values_.find(event.value);
-    if (value != nullptr) {
+    if (value != nullptr && !recompute_.forget(event.value, *value)) {
         transfers_.forget(event.value, *value);
     }
 }

@@ -11,6 +11,7 @@
 #include "executor/event.h"
 #include "executor/executor_options.h"
 #include "executor/ledger.h"
+#include "executor/recompute.h"
 #include "executor/reply.h"
 #include "executor/room.h"
 #include "executor/transfers.h"
@@ -42,8 +43,11 @@ struct LedgerView {
 ///     after the last command that uses it has ended and the value was `Dropped`, or is
 ///     `AboutToWrite`: then it leaves again only by another store.
 ///  4. Optional loads never eat the demand reserve (the largest coming floor seen so far).
-///  5. Under any plan, also an empty or a random one, 1 to 4 hold.
-///  6. A value with a code is encoded before its store and decoded after its load; "load" in
+///  5. Under any plan, also an empty or a random one, all of these hold.
+///  6. A value that went by its recipe comes back by a `run` after all that it needs is on the
+///     device, and nothing of that leaves before the run has ended. A `need` in the middle of
+///     another's runs is answered by a `wait` for them, and is asked again.
+///  7. A value with a code is encoded before its store and decoded after its load; "load" in
 ///     1 and 3 is then the decode. A value whose encode failed leaves as it is.
 ///
 /// Thread  not thread-safe: the session's one mutex guards it
@@ -60,17 +64,28 @@ class Executor {
     [[nodiscard]] std::vector<Command> on(Event const& event);
 
     [[nodiscard]] LedgerView ledger() const;
+    /// Device bytes of the values that were saved from `first` on; looks at all values.
+    [[nodiscard]] std::int64_t held_bytes_from(ValueId first) const {
+        return values_.held_bytes_from(first);
+    }
     /// The most device bytes that a reply granted: those in use, as the event reported, less what
     /// the reply drops, plus what it lets return or be allocated.
     [[nodiscard]] std::int64_t granted_peak_bytes() const { return granted_peak_bytes_; }
+    /// The most bytes at once of values that had gone and a recipe makes again.
+    [[nodiscard]] std::int64_t gone_by_recipe_peak_bytes() const {
+        return values_.gone_by_recipe_peak_bytes();
+    }
     /// What a fresh executor needs to go on from here; nothing while a value lives, something is in
     /// flight, or a plan was given.
     [[nodiscard]] std::optional<ExecutorState> state() const;
     /// No value has a copy away, not even one under way.
-    [[nodiscard]] bool all_on_device() const { return ledger_.is_empty(); }
+    [[nodiscard]] bool all_on_device() const {
+        return ledger_.is_empty() && values_.by_recipe().empty();
+    }
     /// Whether a save with that advice, after which the device holds `used_bytes`, changes no reply
-    /// and so may be reported later, or never if it is dropped first. True while nothing is away,
-    /// no store would start and no value waits to leave at once.
+    /// (but how much later steps store ahead) and so may be reported later, or never if it is
+    /// dropped first. True while nothing is away, no store would start and no value waits to leave
+    /// at once.
     [[nodiscard]] bool may_report_later(std::int64_t used_bytes, Advice advice = Advice::when_asked)
         const {
         return room_.may_report_later(used_bytes, advice);
@@ -84,15 +99,17 @@ class Executor {
     void take(PhaseBegan const& event);
     void take(Point const& event);
     void take(Saved const& event);
+    void take(Made const& event) { recompute_.learn(event); }
     void take(Need const& event);
     void take(AboutToWrite const& event);
     void take(BackwardOrder const& event);
     void take(Short const& event);
     void take(PlanGiven const& event);
-    void take(Finished const& event) { transfers_.ended(event.command); }
-    void take(Failed const& event) { transfers_.failed(event); }
+    void take(Finished const& event);
+    void take(Failed const& event);
     void take(Dropped const& event);
 
+    [[nodiscard]] bool return_group(std::vector<ValueId> const& wanted);
     void see(Usage const& usage);
     /// By how much the device would be over its limit with `more_bytes`.
     [[nodiscard]] std::int64_t missing_bytes(std::int64_t more_bytes) const;
@@ -102,8 +119,10 @@ class Executor {
     ValueTable values_;
     Ledger ledger_;
     Floor floor_;
+    LeftBytes left_;
     Reply reply_;
     Transfers transfers_;
+    Recompute recompute_;
     Room room_;
     std::int64_t held_before_bytes_ = 0;  ///< held when the last program event was answered
     std::int64_t allowed_bytes_ = 0;      ///< the allocation that this reply lets happen

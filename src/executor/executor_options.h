@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -43,6 +44,8 @@ struct ExecutorState {
     std::int64_t floor_peak_bytes = 0;       ///< the highest in this step
     std::int64_t last_floor_peak_bytes = 0;  ///< in the step before
     bool in_backward = false;
+    std::optional<std::int64_t> left_bytes{};       ///< in this step; see LeftBytes
+    std::optional<std::int64_t> last_left_bytes{};  ///< in steps before
     std::vector<Pool> reported_full;  ///< pools already reported to the user as taking no more
 
     bool operator==(ExecutorState const&) const = default;

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -87,6 +88,44 @@ class Ledger {
     std::array<std::int64_t, kPools> used_bytes_{};
     std::map<Pool, std::string> why_closed_;  ///< in this step
     std::set<Pool> reported_full_;
+};
+
+/// How many bytes left the device in this step, and in steps before: how much a step like them has
+/// to store. What is stored and never leaves was written for nothing.
+///
+/// Thread  as Ledger
+class LeftBytes {
+  public:
+    LeftBytes(std::optional<std::int64_t> now_bytes, std::optional<std::int64_t> last_bytes)
+        : now_bytes_(now_bytes), last_bytes_(last_bytes) {}
+
+    /// A value was saved: from here on it is a step that tells something.
+    void begin() { now_bytes_ = now_bytes_.value_or(0); }
+    void add(std::int64_t size_bytes) { now_bytes_ = now_bytes_.value_or(0) + size_bytes; }
+    /// Steps of several kinds may alternate: what a larger one needed is forgotten by quarters.
+    void begin_step() {
+        if (now_bytes_) {
+            std::int64_t const before = last_bytes_.value_or(0);
+            last_bytes_ = std::max(*now_bytes_, before - before / 4);
+        }
+        now_bytes_.reset();
+    }
+    /// Whether with `ready_bytes`, which can leave at once, as much is away as in steps before, and
+    /// this one has not needed more yet. Not where nothing had to leave: gradients, which the first
+    /// step makes, are there in the second.
+    [[nodiscard]] bool suffice(std::int64_t ready_bytes) const {
+        std::int64_t const now = now_bytes_.value_or(0);
+        std::int64_t const last = last_bytes_.value_or(0);
+        return last > 0 && now <= last && now + ready_bytes >= last;
+    }
+    /// Nothing before a value was saved in this step.
+    [[nodiscard]] std::optional<std::int64_t> now_bytes() const { return now_bytes_; }
+    /// Nothing in the first step.
+    [[nodiscard]] std::optional<std::int64_t> last_bytes() const { return last_bytes_; }
+
+  private:
+    std::optional<std::int64_t> now_bytes_;
+    std::optional<std::int64_t> last_bytes_;
 };
 
 /// The device's floor now and its highest point in this and the last step. The demand reserve is

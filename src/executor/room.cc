@@ -19,6 +19,9 @@ namespace {
 /// needs them: a tuning choice; bench-step reports the stalls that remain (stall_store_s_per_step).
 constexpr std::int64_t kStoreAheadShare = 8;
 
+/// This share of the limit is stored beyond what left in the steps before.
+constexpr std::int64_t kStoreAheadSpareShare = 64;
+
 /// Read-ahead leaves this share of the limit beside the demand reserve, for what no step showed.
 constexpr std::int64_t kReadAheadShare = 64;
 
@@ -33,13 +36,27 @@ std::int64_t Room::store_ahead_bytes() const {
            std::max(options_.device_bytes / kStoreAheadShare, floor_.may_rise_bytes());
 }
 
+/// As much as the steps before needed, and a little for what differs, could leave this moment.
+bool Room::is_enough_stored() const {
+    std::int64_t const spare = options_.device_bytes / kStoreAheadSpareShare;
+    return left_.suffice(values_.droppable_bytes() - spare);
+}
+
+void Room::drop(ValueId id) {
+    Value const& value = *values_.find(id);
+    if (!value.way_back) {  // else it had left before
+        left_.add(value.size_bytes);
+    }
+    transfers_.drop(id);
+}
+
 /// Half the limit, so that values that are reported late still have time to leave; never with a
 /// plan, which may want a store at once. A value that is to leave at once waits for a `Point`,
 /// which no quiet save brings.
 bool Room::may_report_later(std::int64_t used_bytes, Advice advice) const {
     std::int64_t const limit = options_.device_bytes;
     return options_.chooser != ChooserKind::planned && advice != Advice::at_once &&
-           values_.about_to_leave() == 0 && ledger_.is_empty() &&
+           values_.about_to_leave() == 0 && ledger_.is_empty() && values_.by_recipe().empty() &&
            (limit == 0 || used_bytes < std::min(limit / 2, store_ahead_bytes()));
 }
 
@@ -47,13 +64,21 @@ void Room::store_ahead() {
     if (options_.device_bytes == 0) {
         return;
     }
-    std::int64_t const target = store_ahead_bytes();
+    auto const excess = [&] {
+        return floor_.now_bytes() + values_.held_bytes() - values_.droppable_bytes() -
+               store_ahead_bytes();
+    };
+    std::int64_t const by_recipe_bytes = goes_at_any_moment_bytes(excess());
     std::size_t passed_over = 0;
-    while (floor_.now_bytes() + values_.held_bytes() - values_.droppable_bytes() > target &&
-           passed_over < values_.storable().size()) {
+    while (excess() > by_recipe_bytes && passed_over < values_.storable().size() &&
+           !is_enough_stored()) {
         auto const at =
             std::next(values_.storable().rbegin(), static_cast<std::ptrdiff_t>(passed_over));
         ValueId const id = at->second;
+        if (goes_by_recipe(id, true)) {
+            ++passed_over;
+            continue;
+        }
         if (transfers_.start_store(id, false)) {
             continue;
         }
@@ -93,10 +118,52 @@ void Room::read_ahead(bool ordered) {
 }
 
 std::int64_t Room::make_room(std::int64_t missing_bytes) {
-    std::int64_t freed = drop_from(missing_bytes);
+    std::int64_t freed = drop_by_recipes(missing_bytes, true);
+    freed += drop_from(missing_bytes - freed);
     freed += wait_for_orphans(missing_bytes - freed);
     freed += store_and_drop(missing_bytes - freed, false);
+    freed += drop_by_recipes(missing_bytes - freed, false);
     freed += store_and_drop(missing_bytes - freed, true);
+    return freed;
+}
+
+/// `before_moves`: only what costs less to make again than to move.
+bool Room::goes_by_recipe(ValueId id, bool before_moves) const {
+    Value const& value = *values_.find(id);
+    return value.could_go_by_recipe() && (value.recompute_first || !before_moves) &&
+           recompute_.may_drop(id);
+}
+
+/// By recipes that cost less than a move; no more than `enough_bytes` of it are looked for.
+std::int64_t Room::goes_at_any_moment_bytes(std::int64_t enough_bytes) const {
+    std::int64_t bytes = 0;
+    for (auto const& [distance, id] : values_.recomputable()) {
+        if (bytes >= enough_bytes) {
+            break;
+        }
+        bytes += goes_by_recipe(id, true) ? values_.find(id)->size_bytes : 0;
+    }
+    return bytes;
+}
+
+/// Those needed last first.
+std::int64_t Room::drop_by_recipes(std::int64_t missing_bytes, bool before_moves) {
+    std::vector<ValueId> candidates;
+    if (missing_bytes > 0 && options_.chooser != ChooserKind::keep_all) {
+        for (auto const& [distance, id] : values_.recomputable()) {
+            candidates.push_back(id);
+        }
+    }
+    std::int64_t freed = 0;
+    for (auto id = candidates.rbegin(); id != candidates.rend() && freed < missing_bytes; ++id) {
+        if (goes_by_recipe(*id, before_moves)) {
+            Value const& value = *values_.find(*id);
+            freed += value.size_bytes;
+            left_.add(value.size_bytes);
+            floor_.will_rise(value.recipe->transient_bytes);
+            recompute_.drop(*id);
+        }
+    }
     return freed;
 }
 
@@ -105,7 +172,7 @@ std::int64_t Room::drop_from(std::int64_t missing_bytes) {
     while (freed < missing_bytes && !values_.droppable().empty()) {
         ValueId const id = values_.droppable().rbegin()->second;
         freed += values_.find(id)->size_bytes;
-        transfers_.drop(id);
+        drop(id);
     }
     return freed;
 }
@@ -149,7 +216,7 @@ std::int64_t Room::store_and_drop(std::int64_t missing_bytes, bool last_resort) 
         }
     }
     for (ValueId const id : leaving) {
-        transfers_.drop(id);
+        drop(id);
     }
     return freed;
 }

@@ -6,6 +6,7 @@
 
 #include "executor/executor_options.h"
 #include "executor/ledger.h"
+#include "executor/recompute.h"
 #include "executor/reply.h"
 #include "executor/transfers.h"
 #include "executor/value_table.h"
@@ -22,22 +23,29 @@ inline constexpr std::int64_t kOrderedFirst = std::numeric_limits<std::int64_t>:
 /// Thread  not thread-safe; owned by one executor, which also owns what it is given
 class Room {
   public:
-    Room(
-        ExecutorOptions const& options,
-        ValueTable& values,
-        Ledger& ledger,
-        Floor& floor,
-        Transfers& transfers,
-        Reply& reply
-    )
-        : options_(options),
-          values_(values),
-          ledger_(ledger),
-          floor_(floor),
-          transfers_(transfers),
-          reply_(reply) {}
+    /// What it works with; all of it is the executor's.
+    struct Parts {
+        ExecutorOptions const& options;
+        ValueTable& values;
+        Ledger& ledger;
+        Floor& floor;
+        LeftBytes& left;
+        Transfers& transfers;
+        Recompute& recompute;
+        Reply& reply;
+    };
+    explicit Room(Parts const& parts)
+        : options_(parts.options),
+          values_(parts.values),
+          ledger_(parts.ledger),
+          floor_(parts.floor),
+          left_(parts.left),
+          transfers_(parts.transfers),
+          recompute_(parts.recompute),
+          reply_(parts.reply) {}
 
-    /// Starts stores, those needed last first, until what can be dropped covers the headroom.
+    /// Starts stores, those needed last first, until what can be dropped covers the headroom, or
+    /// what the steps before dropped.
     void store_ahead();
     /// In backward: brings back what is needed next, as far as the demand reserve stays free.
     /// `ordered`: only what the engine's order names.
@@ -51,7 +59,12 @@ class Room {
 
   private:
     [[nodiscard]] std::int64_t store_ahead_bytes() const;
+    [[nodiscard]] bool is_enough_stored() const;
+    void drop(ValueId id);
     [[nodiscard]] std::int64_t drop_from(std::int64_t missing_bytes);
+    [[nodiscard]] bool goes_by_recipe(ValueId id, bool before_moves) const;
+    [[nodiscard]] std::int64_t goes_at_any_moment_bytes(std::int64_t enough_bytes) const;
+    [[nodiscard]] std::int64_t drop_by_recipes(std::int64_t missing_bytes, bool before_moves);
     [[nodiscard]] std::int64_t wait_for_orphans(std::int64_t missing_bytes);
     [[nodiscard]] std::int64_t store_and_drop(std::int64_t missing_bytes, bool last_resort);
     [[nodiscard]] PoolRefusal refusal_of(Pool pool) const;
@@ -60,7 +73,9 @@ class Room {
     ValueTable& values_;
     Ledger& ledger_;
     Floor& floor_;
+    LeftBytes& left_;
     Transfers& transfers_;
+    Recompute& recompute_;
     Reply& reply_;
 };
 

@@ -41,7 +41,9 @@ class RoomTest : public testing::Test {
     Floor floor_{0, 0, 0};
     Reply reply_{0};
     Transfers transfers_{values_, ledger_, reply_, 0};
-    Room room_{options_, values_, ledger_, floor_, transfers_, reply_};
+    LeftBytes left_{0, std::nullopt};
+    Recompute recompute_{values_, transfers_, reply_, 0, true};
+    Room room_{{options_, values_, ledger_, floor_, left_, transfers_, recompute_, reply_}};
 };
 
 TEST_F(RoomTest, what_is_needed_last_goes_first_and_no_more_than_is_asked_for) {
@@ -61,6 +63,39 @@ TEST_F(RoomTest, stores_start_when_the_headroom_is_gone) {
     floor_.see({.used_bytes = 8_MiB}, values_.held_bytes(), values_.held_bytes());
     room_.store_ahead();
     EXPECT_EQ(reply_.take().size(), 2u) << "reserve and store, of one value";
+}
+
+TEST_F(RoomTest, no_more_is_stored_ahead_than_the_steps_before_dropped) {
+    floor_.see({.used_bytes = 12_MiB}, values_.held_bytes(), values_.held_bytes());
+    left_ = {0, 1_MiB};
+    room_.store_ahead();
+    EXPECT_EQ(values_.droppable_bytes(), 2_MiB) << "1 MiB, and of the next value a little";
+    left_.add(1_MiB + 1);
+    (void)reply_.take();
+    ledger_.give(Pool::host, 1_MiB);
+    room_.store_ahead();
+    EXPECT_EQ(values_.droppable_bytes(), 3_MiB) << "this step needs more than those before";
+}
+
+TEST_F(RoomTest, what_leaves_again_before_it_was_used_is_counted_once) {
+    EXPECT_EQ(room_.make_room(2_MiB), 2_MiB);
+    transfers_.see_used(2_MiB);
+    room_.read_ahead(false);
+    EXPECT_EQ(room_.make_room(2_MiB), 2_MiB);
+    EXPECT_EQ(left_.now_bytes(), 2_MiB);
+}
+
+TEST(LeftBytesTest, a_step_that_saves_nothing_tells_nothing) {
+    LeftBytes left(8_MiB, std::nullopt);
+    left.begin_step();
+    left.begin_step();
+    EXPECT_EQ(left.last_bytes(), 8_MiB) << "as in an evaluation without gradients";
+    left.begin();
+    left.begin_step();
+    EXPECT_EQ(left.last_bytes(), 6_MiB);
+    EXPECT_TRUE(left.suffice(6_MiB));
+    EXPECT_FALSE(left.suffice(5_MiB));
+    EXPECT_FALSE(LeftBytes(0, 0).suffice(1_MiB)) << "nothing had to leave yet";
 }
 
 TEST_F(RoomTest, what_comes_back_ahead_leaves_the_reserve_free) {

@@ -8,9 +8,11 @@
 #include "base/ids.h"
 #include "base/place.h"
 #include "executor/chooser.h"
+#include "trace/recipe.h"
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace spillway {
 
@@ -51,6 +53,13 @@ struct Value {
     bool orphan = false;    ///< nothing refers to it; it waits for its copies in flight
     bool fetched = false;   ///< backward had it; not read ahead again
 
+    // Note [Recipes] (recompute.h)
+    std::optional<RecipeShape> recipe{};
+    bool recompute_first = false;       ///< it goes by its recipe before anything is moved
+    bool by_recipe = false;             ///< gone without a copy: a run makes it again
+    std::vector<ValueId> dependents{};  ///< that are gone, and whose recipes need it
+    int holds = 0;                      ///< of runs that need it on the device
+
     /// What a block of it takes from now on.
     [[nodiscard]] std::int64_t away_bytes() const {
         return encoded_bytes > 0 ? encoded_bytes : size_bytes;
@@ -58,6 +67,11 @@ struct Value {
     /// It has bytes of the device's, its own or those it comes back to.
     [[nodiscard]] bool takes_device_bytes() const { return on_device || way_back.has_value(); }
     [[nodiscard]] bool is_being_stored() const { return copy.has_value() && !copy->is_stored; }
+    /// It has a recipe and is where a drop would free its bytes.
+    [[nodiscard]] bool could_go_by_recipe() const {
+        return recipe && on_device && unshared && !copy && holds == 0 && !orphan &&
+               choice.advice == Advice::when_asked;
+    }
     /// Its store starts as soon as it can.
     [[nodiscard]] bool is_about_to_leave() const {
         return choice.advice == Advice::at_once && on_device && !copy && !fetched;

@@ -5,16 +5,23 @@
 
 #include "base/assert.h"
 
+#include <utility>
+
 namespace spillway {
 
 Value& ValueTable::add(ValueId id, Value value) {
-    auto const [at, is_new] = values_.emplace(id, value);
+    auto const [at, is_new] = values_.emplace(id, std::move(value));
     SPILLWAY_ASSERT(is_new, "a value is saved once");
     file(id, at->second);
     return at->second;
 }
 
 Value* ValueTable::find(ValueId id) {
+    auto const at = values_.find(id);
+    return at == values_.end() ? nullptr : &at->second;
+}
+
+Value const* ValueTable::find(ValueId id) const {
     auto const at = values_.find(id);
     return at == values_.end() ? nullptr : &at->second;
 }
@@ -26,7 +33,18 @@ void ValueTable::erase(ValueId id) {
     values_.erase(at);
 }
 
+std::int64_t ValueTable::held_bytes_from(ValueId first) const {
+    std::int64_t bytes = 0;
+    for (auto const& [id, value] : values_) {
+        bytes += id >= first && value.takes_device_bytes() ? value.size_bytes : 0;
+    }
+    return bytes;
+}
+
 ValueTable::Order* ValueTable::view_of(Value const& value) {
+    if (value.holds > 0) {
+        return nullptr;
+    }
     if (value.orphan) {
         return &orphans_;
     }
@@ -62,6 +80,13 @@ void ValueTable::take_out(ValueId id, Value const& value) {
     if (view == &droppable_) {
         droppable_bytes_ -= value.size_bytes;
     }
+    if (value.could_go_by_recipe()) {
+        recomputable_.erase({value.distance, id});
+    }
+    if (value.by_recipe) {
+        by_recipe_.erase(id);
+        gone_by_recipe_bytes_ -= value.takes_device_bytes() ? 0 : value.size_bytes;
+    }
     if (value.takes_device_bytes()) {
         held_bytes_ -= value.size_bytes;
     }
@@ -75,6 +100,14 @@ void ValueTable::file(ValueId id, Value const& value) {
     }
     if (view == &droppable_) {
         droppable_bytes_ += value.size_bytes;
+    }
+    if (value.could_go_by_recipe()) {
+        recomputable_.insert({value.distance, id});
+    }
+    if (value.by_recipe) {
+        by_recipe_.insert(id);
+        gone_by_recipe_bytes_ += value.takes_device_bytes() ? 0 : value.size_bytes;
+        gone_by_recipe_peak_bytes_ = std::max(gone_by_recipe_peak_bytes_, gone_by_recipe_bytes_);
     }
     if (value.takes_device_bytes()) {
         held_bytes_ += value.size_bytes;

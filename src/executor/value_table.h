@@ -15,7 +15,7 @@
 
 namespace spillway {
 
-/// Values by id, and five ordered views that `alter` keeps in step with their states.
+/// Values by id, and ordered views that `alter` keeps in step with their states.
 ///
 /// Thread  not thread-safe; the executor that owns it is used under its owner's mutex
 class ValueTable {
@@ -25,6 +25,7 @@ class ValueTable {
 
     Value& add(ValueId id, Value value);
     [[nodiscard]] Value* find(ValueId id);
+    [[nodiscard]] Value const* find(ValueId id) const;
     void erase(ValueId id);
 
     /// Takes the value out of the views, lets `change` alter it, and files it where it belongs.
@@ -46,7 +47,19 @@ class ValueTable {
     /// Unreferred values whose copies are in flight.
     [[nodiscard]] Order const& orphans() const { return orphans_; }
 
+    /// Unshared and with a recipe; may be storable, too.
+    [[nodiscard]] Order const& recomputable() const { return recomputable_; }
+    /// Gone without a copy.
+    [[nodiscard]] std::pmr::set<ValueId> const& by_recipe() const { return by_recipe_; }
+
+    /// The most bytes of these at once that were not on their way back.
+    [[nodiscard]] std::int64_t gone_by_recipe_peak_bytes() const {
+        return gone_by_recipe_peak_bytes_;
+    }
+
     [[nodiscard]] std::int64_t held_bytes() const { return held_bytes_; }
+    /// Of values from `first` on; looks at all.
+    [[nodiscard]] std::int64_t held_bytes_from(ValueId first) const;
     /// The largest value on the device, of equal ones the oldest; invalid: there is none.
     [[nodiscard]] ValueId largest_held() const;
     [[nodiscard]] std::int64_t droppable_bytes() const { return droppable_bytes_; }
@@ -66,6 +79,10 @@ class ValueTable {
     Order droppable_{&memory_};
     Order absent_{&memory_};
     Order orphans_{&memory_};
+    Order recomputable_{&memory_};
+    std::pmr::set<ValueId> by_recipe_{&memory_};
+    std::int64_t gone_by_recipe_bytes_ = 0;
+    std::int64_t gone_by_recipe_peak_bytes_ = 0;
     std::int64_t held_bytes_ = 0;
     std::int64_t droppable_bytes_ = 0;
     std::int64_t about_to_leave_ = 0;

@@ -37,6 +37,8 @@ constexpr std::int64_t kLeastVirtualBytes = std::int64_t{8} << 20;
 constexpr std::int64_t kCommonVirtualBytes = std::int64_t{64} << 30;
 constexpr std::int64_t kMostVirtualBytes = std::int64_t{1} << 40;
 constexpr std::int64_t kVirtualPerLimit = 32;
+/// From here on a block is long. Apart from shorter ones they leave holes that others of them fit.
+constexpr std::int64_t kLongPages = kHugePagePages / 8;
 
 // Addresses are free; fragmentation of addresses is avoided by having many times the limit.
 std::int64_t virtual_bytes_for(ArenaOptions const& options) {
@@ -69,6 +71,20 @@ bool is_small(std::int64_t size_bytes) {
     return size_bytes < kSmallestPagedBytes;
 }
 
+/// Addresses that nobody had mapped when it was made.
+struct Hole {
+    std::byte* first = nullptr;  ///< a multiple of the unit
+    std::int64_t size_bytes = 0;
+};
+
+/// The last one that a shortened arena left: the next arena's.
+Hole hole_given_back SPILLWAY_GUARDED_BY(arena_registry_mutex);
+
+Hole take_hole_given_back() {
+    MutexLock const lock(arena_registry_mutex);
+    return std::exchange(hole_given_back, Hole{});
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Arena>> Arena::open(ArenaOptions options) {
@@ -94,16 +110,22 @@ Result<std::shared_ptr<Arena>> Arena::open(ArenaOptions options) {
     return arena;
 }
 
-// As many addresses as wanted, or half as many, until the system grants them.
+// As many addresses as wanted, or half as many, until the system grants them. The system itself
+// would leave a hole behind each arena that is shortened, too small by a little for the next one.
 Result<Arena::Range> Arena::map_range(ArenaOptions const& options) {
     std::int64_t const least_bytes = std::max(options.limit_bytes, kLeastVirtualBytes);
     std::int64_t size_bytes = virtual_bytes_for(options);
+    Hole const hole = take_hole_given_back();
+    std::int64_t const fits_bytes = (hole.size_bytes / kArenaUnitBytes - 1) * kArenaUnitBytes;
+    if (fits_bytes >= std::max(least_bytes, size_bytes / 2)) {
+        size_bytes = std::min(size_bytes, fits_bytes);
+    }
     Range range;
     while (true) {
         // One unit more, to start at a multiple of it.
         range.mapped_bytes = static_cast<std::size_t>(size_bytes + kArenaUnitBytes);
         void* const mapped = ::mmap(
-            nullptr,
+            hole.first,  // a wish: if others are there by now, the system takes another place
             range.mapped_bytes,
             PROT_READ | PROT_WRITE,
             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -186,8 +208,11 @@ void Arena::give_unused_addresses_back() {
     unpoison(std::max(kept, range_.first_long_page), long_zone_.highest_page());
     shorten_arena(entry_, kept * kArenaPageBytes);
     std::byte* const rest = address(kept);
-    ::munmap(rest, static_cast<std::size_t>(range_.mapped + range_.mapped_bytes - rest));
+    std::int64_t const rest_bytes =
+        range_.mapped + static_cast<std::int64_t>(range_.mapped_bytes) - rest;
+    ::munmap(rest, static_cast<std::size_t>(rest_bytes));
     kept_pages_ = kept;
+    hole_given_back = {rest, rest_bytes};
 }
 
 // The last handle is gone; the arena stays as long as a block lives.
@@ -265,7 +290,7 @@ std::byte* Arena::small_block(std::int64_t size_bytes) {
 
 // The zone where it belongs, else the other one: addresses can be scarce.
 std::int64_t Arena::paged_block(std::int64_t pages) {
-    bool const is_long = pages >= kHugePagePages;
+    bool const is_long = pages >= kLongPages;
     std::int64_t const page = take_pages(is_long ? long_zone_ : block_zone_, pages);
     return page >= 0 ? page : take_pages(is_long ? block_zone_ : long_zone_, pages);
 }

@@ -5,7 +5,7 @@
 // addresses whose resident pages never exceed a limit, whatever the fragmentation. Pages of freed
 // blocks are kept and used again, so that a training step takes few page faults; only when a block
 // fits nowhere among them are some of them given back to the system, to make room for new ones.
-// Long blocks (2 MiB and more) lie apart, on huge pages as far as they fill them.
+// Long blocks (256 KiB and more) lie apart, on huge pages as far as they are placed on whole ones.
 #pragma once
 
 #include "base/mutex.h"
@@ -136,7 +136,7 @@ class Arena {
     /// Addresses of the pages of small blocks: they cut no large hole.
     ExtentMap slab_zone_ SPILLWAY_GUARDED_BY(guard_);
     ExtentMap block_zone_ SPILLWAY_GUARDED_BY(guard_);  ///< addresses of blocks of whole pages
-    ExtentMap long_zone_ SPILLWAY_GUARDED_BY(guard_);   ///< addresses of blocks of whole huge pages
+    ExtentMap long_zone_ SPILLWAY_GUARDED_BY(guard_);   ///< addresses of long blocks
     SlabTable slabs_ SPILLWAY_GUARDED_BY(guard_);
     HugePages huge_pages_ SPILLWAY_GUARDED_BY(guard_);         ///< of the long zone
     std::atomic<std::int64_t> used_pages_ = 0;                 ///< changed with `guard_` held

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -23,16 +24,16 @@
 namespace spillway {
 namespace {
 
-constexpr std::int64_t kPage = kArenaPageBytes;
+constexpr std::int64_t kPageBytes = kArenaPageBytes;
 
 std::shared_ptr<Arena> arena_of_pages(std::int64_t pages) {
-    Result<std::shared_ptr<Arena>> arena = Arena::open({.limit_bytes = pages * kPage});
+    Result<std::shared_ptr<Arena>> arena = Arena::open({.limit_bytes = pages * kPageBytes});
     EXPECT_TRUE(arena.ok());
     return *arena;
 }
 
 void* block_of_pages(Arena& arena, std::int64_t pages) {
-    void* const block = arena.try_allocate(pages * kPage);
+    void* const block = arena.try_allocate(pages * kPageBytes);
     EXPECT_NE(block, nullptr);
     return block;
 }
@@ -52,19 +53,19 @@ TEST(ArenaTest, sizes_are_rounded_to_classes_and_pages) {
 
 TEST(ArenaTest, a_limit_is_kept_to_the_page) {
     auto const arena = arena_of_pages(4);
-    EXPECT_EQ(arena->try_allocate(4 * kPage + 1), nullptr);
-    void* const most = arena->try_allocate(4 * kPage);
+    EXPECT_EQ(arena->try_allocate(4 * kPageBytes + 1), nullptr);
+    void* const most = arena->try_allocate(4 * kPageBytes);
     EXPECT_NE(most, nullptr);
     EXPECT_EQ(arena->try_allocate(1), nullptr);
-    EXPECT_EQ(arena->usage().used_bytes, 4 * kPage);
+    EXPECT_EQ(arena->usage().used_bytes, 4 * kPageBytes);
     arena->free(most);
     EXPECT_EQ(arena->usage().used_bytes, 0);
     EXPECT_EQ(arena->usage().allocations, 0);
 }
 
 TEST(ArenaTest, a_limit_between_pages_is_rounded_down) {
-    auto const arena = *Arena::open({.limit_bytes = 3 * kPage - 1});
-    EXPECT_EQ(arena->limit_bytes(), 2 * kPage);
+    auto const arena = *Arena::open({.limit_bytes = 3 * kPageBytes - 1});
+    EXPECT_EQ(arena->limit_bytes(), 2 * kPageBytes);
 }
 
 TEST(ArenaTest, huge_sizes_are_refused) {
@@ -89,13 +90,13 @@ TEST(ArenaTest, bad_options_are_refused) {
 TEST(ArenaTest, freed_pages_are_used_again_without_a_fault) {
     auto const arena = arena_of_pages(8);
     void* const first = block_of_pages(*arena, 5);
-    std::memset(first, 1, static_cast<std::size_t>(5 * kPage));
+    std::memset(first, 1, static_cast<std::size_t>(5 * kPageBytes));
     arena->free(first);
     void* const again = block_of_pages(*arena, 5);
     EXPECT_EQ(again, first);
     EXPECT_EQ(arena->usage().discarded_bytes, 0);
-    EXPECT_EQ(arena->usage().resident_bytes, 5 * kPage);
-    EXPECT_EQ(static_cast<char*>(again)[4 * kPage], 1);  // the very page
+    EXPECT_EQ(arena->usage().resident_bytes, 5 * kPageBytes);
+    EXPECT_EQ(static_cast<char*>(again)[4 * kPageBytes], 1);  // the very page
     arena->free(again);
 }
 
@@ -109,10 +110,10 @@ TEST(ArenaTest, fragmentation_never_refuses_and_never_exceeds_the_limit) {
         arena->free(blocks[i]);
     }
     void* const large = block_of_pages(*arena, 8);
-    EXPECT_EQ(arena->usage().used_bytes, 16 * kPage);
-    EXPECT_EQ(arena->usage().resident_bytes, 16 * kPage);
-    EXPECT_EQ(arena->usage().resident_peak_bytes, 16 * kPage);
-    EXPECT_EQ(arena->usage().discarded_bytes, 8 * kPage);
+    EXPECT_EQ(arena->usage().used_bytes, 16 * kPageBytes);
+    EXPECT_EQ(arena->usage().resident_bytes, 16 * kPageBytes);
+    EXPECT_EQ(arena->usage().resident_peak_bytes, 16 * kPageBytes);
+    EXPECT_EQ(arena->usage().discarded_bytes, 8 * kPageBytes);
     arena->free(large);
     for (std::size_t i = 1; i < 16; i += 2) {
         arena->free(blocks[i]);
@@ -125,11 +126,11 @@ TEST(ArenaTest, without_a_limit_resident_stays_at_the_most_in_use) {
     void* const b = block_of_pages(*arena, 4);
     arena->free(a);
     void* const c = block_of_pages(*arena, 6);  // 10 in use: the most so far
-    EXPECT_EQ(arena->usage().peak_bytes, 10 * kPage);
-    EXPECT_EQ(arena->usage().resident_bytes, 10 * kPage);
+    EXPECT_EQ(arena->usage().peak_bytes, 10 * kPageBytes);
+    EXPECT_EQ(arena->usage().resident_bytes, 10 * kPageBytes);
     arena->free(b);
     arena->free(c);
-    EXPECT_EQ(arena->usage().resident_bytes, 10 * kPage);
+    EXPECT_EQ(arena->usage().resident_bytes, 10 * kPageBytes);
 }
 
 TEST(ArenaTest, small_blocks_share_a_page_and_are_counted_as_pages) {
@@ -141,7 +142,7 @@ TEST(ArenaTest, small_blocks_share_a_page_and_are_counted_as_pages) {
         EXPECT_EQ(reinterpret_cast<std::uintptr_t>(blocks.back()) % 64, 0U);
         EXPECT_EQ(arena->size_of(blocks.back()), 64);
     }
-    EXPECT_EQ(arena->usage().used_bytes, kPage);
+    EXPECT_EQ(arena->usage().used_bytes, kPageBytes);
     EXPECT_EQ(arena->usage().allocations, 64);
     for (void* const block : blocks) {
         arena->free(block);
@@ -166,13 +167,13 @@ TEST(ArenaTest, take_peak_starts_again_from_what_is_in_use) {
     void* const kept = block_of_pages(*arena, 1);
     void* const passing = block_of_pages(*arena, 4);
     arena->free(passing);
-    EXPECT_EQ(arena->take_peak(), 5 * kPage);
-    EXPECT_EQ(arena->take_peak(), 1 * kPage);
-    EXPECT_EQ(arena->usage().peak_bytes, 5 * kPage);
+    EXPECT_EQ(arena->take_peak(), 5 * kPageBytes);
+    EXPECT_EQ(arena->take_peak(), 1 * kPageBytes);
+    EXPECT_EQ(arena->usage().peak_bytes, 5 * kPageBytes);
     arena->reset_peak();
-    EXPECT_EQ(arena->usage().peak_bytes, 1 * kPage);
+    EXPECT_EQ(arena->usage().peak_bytes, 1 * kPageBytes);
     arena->free(kept);
-    EXPECT_EQ(arena->take_peak(), 1 * kPage);
+    EXPECT_EQ(arena->take_peak(), 1 * kPageBytes);
     EXPECT_EQ(arena->take_peak(), 0);
 }
 
@@ -181,12 +182,12 @@ TEST(ArenaTest, a_lower_limit_gives_free_pages_back_and_refuses_until_it_is_met)
     void* const kept = block_of_pages(*arena, 3);
     void* const freed = block_of_pages(*arena, 5);
     arena->free(freed);
-    EXPECT_EQ(arena->usage().resident_bytes, 8 * kPage);
-    arena->set_limit(2 * kPage);
-    EXPECT_EQ(arena->usage().resident_bytes, 3 * kPage);
+    EXPECT_EQ(arena->usage().resident_bytes, 8 * kPageBytes);
+    arena->set_limit(2 * kPageBytes);
+    EXPECT_EQ(arena->usage().resident_bytes, 3 * kPageBytes);
     EXPECT_EQ(arena->try_allocate(1), nullptr);
     arena->free(kept);
-    EXPECT_EQ(arena->usage().resident_bytes, 2 * kPage);
+    EXPECT_EQ(arena->usage().resident_bytes, 2 * kPageBytes);
     void* const next = block_of_pages(*arena, 2);
     arena->set_limit(0);
     void* const more = block_of_pages(*arena, 100);
@@ -200,7 +201,7 @@ TEST(ArenaTest, trim_gives_all_free_pages_back) {
     arena->free(block_of_pages(*arena, 6));
     arena->free(arena->try_allocate(64));
     arena->trim();
-    EXPECT_EQ(arena->usage().resident_bytes, 1 * kPage);
+    EXPECT_EQ(arena->usage().resident_bytes, 1 * kPageBytes);
     arena->free(kept);
 }
 
@@ -214,7 +215,7 @@ bool system_has_huge_pages() {
 /// Resident pages among the `pages` from `first` on.
 std::int64_t resident_pages(void* first, std::int64_t pages) {
     std::vector<unsigned char> states(static_cast<std::size_t>(pages));
-    EXPECT_EQ(::mincore(first, static_cast<std::size_t>(pages * kPage), states.data()), 0);
+    EXPECT_EQ(::mincore(first, static_cast<std::size_t>(pages * kPageBytes), states.data()), 0);
     return std::count_if(states.begin(), states.end(), [](unsigned char s) {
         return (s & 1) != 0;
     });
@@ -250,7 +251,7 @@ TEST(ArenaTest, a_granule_that_was_given_back_in_part_is_never_filled_as_a_whole
     EXPECT_LE(resident_pages(long_block, 2 * kHugePagePages), kHugePagePages);
     void* const rest = block_of_pages(*arena, 2 * kHugePagePages - 1);
     EXPECT_EQ(arena->usage().resident_bytes, 2 * kHugePageBytes);
-    std::memset(rest, 2, static_cast<std::size_t>((2 * kHugePagePages - 1) * kPage));
+    std::memset(rest, 2, static_cast<std::size_t>((2 * kHugePagePages - 1) * kPageBytes));
     EXPECT_LE(resident_pages(long_block, 2 * kHugePagePages), 2 * kHugePagePages - 1);
     arena->free(rest);
     arena->free(short_block);
@@ -259,12 +260,12 @@ TEST(ArenaTest, a_granule_that_was_given_back_in_part_is_never_filled_as_a_whole
 TEST(ArenaTest, a_discarded_page_comes_back_empty) {
     auto const arena = arena_of_pages(2);
     void* const block = block_of_pages(*arena, 2);
-    std::memset(block, 1, static_cast<std::size_t>(2 * kPage));
+    std::memset(block, 1, static_cast<std::size_t>(2 * kPageBytes));
     arena->free(block);
     arena->trim();
     void* const again = block_of_pages(*arena, 2);
     EXPECT_EQ(again, block);
-    EXPECT_EQ(static_cast<char*>(again)[kPage], 0);
+    EXPECT_EQ(static_cast<char*>(again)[kPageBytes], 0);
     arena->free(again);
 }
 
@@ -273,10 +274,10 @@ TEST(ArenaTest, blocks_outlive_the_handle) {
     void* const large = block_of_pages(*arena, 2);
     void* const small = arena->try_allocate(64);
     arena.reset();
-    std::memset(large, 1, static_cast<std::size_t>(2 * kPage));
+    std::memset(large, 1, static_cast<std::size_t>(2 * kPageBytes));
     std::memset(small, 1, 64);
     ASSERT_NE(arena_of(large), nullptr);
-    EXPECT_EQ(arena_of(large)->size_of(large), 2 * kPage);
+    EXPECT_EQ(arena_of(large)->size_of(large), 2 * kPageBytes);
     arena_free(large);
     EXPECT_EQ(arena_of(small)->usage().allocations, 1);
     arena_free(small);
@@ -312,15 +313,22 @@ TEST(ArenaTest, a_block_kept_of_each_of_thousands_costs_a_page_and_few_addresses
     for (int i = 0; i < kArenas; ++i) {
         Result<std::shared_ptr<Arena>> const arena = Arena::open({.limit_bytes = kLimit});
         ASSERT_TRUE(arena.ok()) << "arena " << i << ": " << arena.error().message();
-        void* const large = (*arena)->try_allocate(64 * kPage);
+        void* const large = (*arena)->try_allocate(64 * kPageBytes);
         void* const small = (*arena)->try_allocate(8);
-        void* const longer = (*arena)->try_allocate(1024 * kPage);
+        void* const longer = (*arena)->try_allocate(1024 * kPageBytes);
         std::memcpy(small, &i, sizeof(i));
         std::memset(longer, 1, 1);
         arena_free(large);
         arena_free(longer);
         kept.push_back(small);
     }
+    int far_apart = 0;
+    for (std::size_t i = 1; i < kept.size(); ++i) {
+        auto const before = static_cast<std::byte*>(kept[i - 1]);
+        auto const distance = static_cast<std::byte*>(kept[i]) - before;
+        far_apart += std::abs(distance) > std::ptrdiff_t{1} << 30 ? 1 : 0;
+    }
+    EXPECT_LT(far_apart, kArenas / 10) << "the next one takes what the one before gave back";
     for (int i = 0; i < kArenas; ++i) {
         EXPECT_EQ(std::memcmp(kept[static_cast<std::size_t>(i)], &i, sizeof(i)), 0);
         arena_free(kept[static_cast<std::size_t>(i)]);
@@ -329,10 +337,11 @@ TEST(ArenaTest, a_block_kept_of_each_of_thousands_costs_a_page_and_few_addresses
 }
 
 TEST(ArenaTest, blocks_of_every_zone_outlive_the_last_handle) {
-    for (std::int64_t const kept_bytes : {std::int64_t{8}, 3 * kPage, 2048 * kPage}) {
-        auto arena = *Arena::open({.limit_bytes = 4096 * kPage});
+    for (std::int64_t const kept_bytes : {std::int64_t{8}, 3 * kPageBytes, 2048 * kPageBytes}) {
+        auto arena = *Arena::open({.limit_bytes = 4096 * kPageBytes});
         std::vector<void*> others;
-        for (std::int64_t const size_bytes : {std::int64_t{64}, 5 * kPage, 1024 * kPage}) {
+        for (std::int64_t const size_bytes :
+             {std::int64_t{64}, 5 * kPageBytes, 1024 * kPageBytes}) {
             others.push_back(arena->try_allocate(size_bytes));
         }
         auto* const kept = static_cast<std::byte*>(arena->try_allocate(kept_bytes));
@@ -353,7 +362,7 @@ TEST(ArenaDeathTest, a_block_is_freed_once_and_by_its_first_byte) {
     auto* const large = static_cast<std::byte*>(block_of_pages(*arena, 2));
     auto* const small = static_cast<std::byte*>(arena->try_allocate(64));
     int on_stack = 0;
-    EXPECT_DEATH(arena->free(large + kPage), "no live block starts here");
+    EXPECT_DEATH(arena->free(large + kPageBytes), "no live block starts here");
     EXPECT_DEATH(arena->free(large + 64), "no live block starts here");
     EXPECT_DEATH(arena->free(small + 1), "no live block starts here");
     EXPECT_DEATH(arena->free(&on_stack), "of this arena");
@@ -389,7 +398,7 @@ TEST(ArenaDeathTest, use_after_free_is_found) {
     auto* const neighbour = static_cast<char volatile*>(arena->try_allocate(64));
     arena->free(const_cast<char*>(large));
     arena->free(const_cast<char*>(small));
-    EXPECT_DEATH(large[kPage] = 1, "use-after-poison");
+    EXPECT_DEATH(large[kPageBytes] = 1, "use-after-poison");
     EXPECT_DEATH(small[0] = 1, "use-after-poison");
     neighbour[0] = 1;
     EXPECT_DEATH(neighbour[64] = 1, "use-after-poison");
@@ -398,17 +407,17 @@ TEST(ArenaDeathTest, use_after_free_is_found) {
 #endif
 
 TEST(CpuDeviceTest, it_is_the_arena_seen_as_a_device) {
-    auto const device = *CpuDevice::open({.limit_bytes = 4 * kPage});
-    void* const block = device->try_allocate(2 * kPage, {0});
+    auto const device = *CpuDevice::open({.limit_bytes = 4 * kPageBytes});
+    void* const block = device->try_allocate(2 * kPageBytes, {0});
     ASSERT_NE(block, nullptr);
     EXPECT_TRUE(device->owns(block));
-    EXPECT_EQ(device->size_of(block), 2 * kPage);
-    EXPECT_EQ(device->rounded(5000), 2 * kPage);
-    EXPECT_EQ(device->usage().used_bytes, 2 * kPage);
-    EXPECT_EQ(device->limit_bytes(), 4 * kPage);
-    EXPECT_EQ(device->try_allocate(3 * kPage, {0}), nullptr);
+    EXPECT_EQ(device->size_of(block), 2 * kPageBytes);
+    EXPECT_EQ(device->rounded(5000), 2 * kPageBytes);
+    EXPECT_EQ(device->usage().used_bytes, 2 * kPageBytes);
+    EXPECT_EQ(device->limit_bytes(), 4 * kPageBytes);
+    EXPECT_EQ(device->try_allocate(3 * kPageBytes, {0}), nullptr);
     device->free(block);
-    EXPECT_EQ(device->take_peak(), 2 * kPage);
+    EXPECT_EQ(device->take_peak(), 2 * kPageBytes);
     EXPECT_TRUE(device->passed(device->record(device->current_stream())));
     char const from[] = "bytes";
     char to[sizeof(from)] = {};
@@ -417,56 +426,57 @@ TEST(CpuDeviceTest, it_is_the_arena_seen_as_a_device) {
 }
 
 TEST(CpuDeviceTest, what_it_lends_counts_and_leaves_less_until_it_is_back) {
-    auto const device = *CpuDevice::open({.limit_bytes = 8 * kPage});
-    void* const early = device->try_allocate(6 * kPage, {0});
-    EXPECT_FALSE(device->lend(3 * kPage));
+    auto const device = *CpuDevice::open({.limit_bytes = 8 * kPageBytes});
+    void* const early = device->try_allocate(6 * kPageBytes, {0});
+    EXPECT_FALSE(device->lend(3 * kPageBytes));
     device->free(early);
-    ASSERT_TRUE(device->lend(3 * kPage));
-    EXPECT_EQ(device->used_bytes(), 3 * kPage);
-    EXPECT_EQ(device->take_peak(), 6 * kPage) << "not what was in use once and what is lent now";
-    EXPECT_EQ(device->try_allocate(6 * kPage, {0}), nullptr);
-    void* const block = device->try_allocate(5 * kPage, {0});
+    ASSERT_TRUE(device->lend(3 * kPageBytes));
+    EXPECT_EQ(device->used_bytes(), 3 * kPageBytes);
+    EXPECT_EQ(device->take_peak(), 6 * kPageBytes)
+        << "not what was in use once and what is lent now";
+    EXPECT_EQ(device->try_allocate(6 * kPageBytes, {0}), nullptr);
+    void* const block = device->try_allocate(5 * kPageBytes, {0});
     EXPECT_NE(block, nullptr);
-    EXPECT_FALSE(device->lend(kPage));
-    device->take_back(3 * kPage);
-    EXPECT_EQ(device->take_peak(), 8 * kPage);
-    EXPECT_LE(device->usage().resident_peak_bytes, 8 * kPage);
-    void* const more = device->try_allocate(3 * kPage, {0});
+    EXPECT_FALSE(device->lend(kPageBytes));
+    device->take_back(3 * kPageBytes);
+    EXPECT_EQ(device->take_peak(), 8 * kPageBytes);
+    EXPECT_LE(device->usage().resident_peak_bytes, 8 * kPageBytes);
+    void* const more = device->try_allocate(3 * kPageBytes, {0});
     EXPECT_NE(more, nullptr);
     device->free(block);
     device->free(more);
 }
 
 TEST(CpuDeviceTest, a_bound_holds_besides_the_limit) {
-    auto const device = *CpuDevice::open({.limit_bytes = 8 * kPage});
-    device->bound(2 * kPage);
-    EXPECT_EQ(device->limit_bytes(), 8 * kPage);
-    EXPECT_EQ(device->try_allocate(3 * kPage, {0}), nullptr);
-    ASSERT_TRUE(device->lend(kPage));
-    EXPECT_EQ(device->try_allocate(2 * kPage, {0}), nullptr);
-    device->take_back(kPage);
+    auto const device = *CpuDevice::open({.limit_bytes = 8 * kPageBytes});
+    device->bound(2 * kPageBytes);
+    EXPECT_EQ(device->limit_bytes(), 8 * kPageBytes);
+    EXPECT_EQ(device->try_allocate(3 * kPageBytes, {0}), nullptr);
+    ASSERT_TRUE(device->lend(kPageBytes));
+    EXPECT_EQ(device->try_allocate(2 * kPageBytes, {0}), nullptr);
+    device->take_back(kPageBytes);
     device->bound(CpuDevice::kUnbound);
-    void* const block = device->try_allocate(8 * kPage, {0});
+    void* const block = device->try_allocate(8 * kPageBytes, {0});
     EXPECT_NE(block, nullptr);
     device->free(block);
     auto const free_one = *CpuDevice::open({.limit_bytes = 0});
-    ASSERT_TRUE(free_one->lend(kPage));
-    EXPECT_EQ(free_one->used_bytes(), kPage);
+    ASSERT_TRUE(free_one->lend(kPageBytes));
+    EXPECT_EQ(free_one->used_bytes(), kPageBytes);
 }
 
 TEST(CpuDeviceTest, what_is_charged_counts_and_leaves_less) {
-    auto const device = *CpuDevice::open({.limit_bytes = 8 * kPage});
-    device->charge(5 * kPage);
-    EXPECT_EQ(device->limit_bytes(), 8 * kPage);
-    EXPECT_EQ(device->used_bytes(), 5 * kPage);
-    EXPECT_EQ(device->usage().used_bytes, 5 * kPage);
-    EXPECT_EQ(device->try_allocate(4 * kPage, {0}), nullptr);
-    void* const block = device->try_allocate(3 * kPage, {0});
+    auto const device = *CpuDevice::open({.limit_bytes = 8 * kPageBytes});
+    device->charge(5 * kPageBytes);
+    EXPECT_EQ(device->limit_bytes(), 8 * kPageBytes);
+    EXPECT_EQ(device->used_bytes(), 5 * kPageBytes);
+    EXPECT_EQ(device->usage().used_bytes, 5 * kPageBytes);
+    EXPECT_EQ(device->try_allocate(4 * kPageBytes, {0}), nullptr);
+    void* const block = device->try_allocate(3 * kPageBytes, {0});
     EXPECT_NE(block, nullptr);
-    EXPECT_EQ(device->usage().peak_bytes, 8 * kPage);
-    EXPECT_EQ(device->take_peak(), 8 * kPage);
+    EXPECT_EQ(device->usage().peak_bytes, 8 * kPageBytes);
+    EXPECT_EQ(device->take_peak(), 8 * kPageBytes);
     device->charge(0);
-    EXPECT_EQ(device->used_bytes(), 3 * kPage);
+    EXPECT_EQ(device->used_bytes(), 3 * kPageBytes);
     device->free(block);
 }
 

@@ -49,7 +49,8 @@ DeviceUsage CpuDevice::usage() const {
         usage.resident_bytes + others,
         limit_bytes_ > 0 ? std::min(resident_peak, std::max(limit_bytes_, all_peak_bytes_))
                          : resident_peak,
-        usage.allocations};
+        usage.allocations,
+        usage.discarded_bytes};
 }
 
 std::int64_t CpuDevice::take_peak() {

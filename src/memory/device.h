@@ -35,6 +35,9 @@ struct DeviceUsage {
     std::int64_t resident_bytes = 0;       ///< taken from the system: used, and free but kept
     std::int64_t resident_peak_bytes = 0;  ///< the most of it
     std::int64_t allocations = 0;          ///< live blocks
+    /// Free pages given back to the system so far, to make room for a block that fitted nowhere. 0
+    /// where PyTorch's allocator is the pool.
+    std::int64_t discarded_bytes = 0;
 
     bool operator==(DeviceUsage const&) const = default;
 };

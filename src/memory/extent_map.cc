@@ -194,8 +194,9 @@ std::int64_t ExtentMap::end_of_used() const {
 std::vector<PageRun> ExtentMap::cool(std::int64_t pages) {
     std::vector<PageRun> cooled;
     while (pages > 0 && !warm_.empty()) {
-        auto const [largest, first] = *warm_.rbegin();
-        PageRun const run = part_to_cool({first, largest}, std::min(pages, largest));
+        auto const fitting = warm_.lower_bound({pages, 0});
+        auto const [length, first] = fitting != warm_.end() ? *fitting : *warm_.rbegin();
+        PageRun const run = part_to_cool({first, length}, std::min(pages, length));
         static_cast<void>(mark(run, PageState::cold));
         cooled.push_back(run);
         pages -= run.pages;

@@ -48,9 +48,9 @@ class ExtentMap {
     /// The pages of the used extent that starts at `first` (checked).
     [[nodiscard]] std::int64_t size_of(std::int64_t first) const;
 
-    /// Makes `pages` warm pages cold, or all if there are fewer, or up to a granule more; from the
-    /// largest run on. Returns which, for the caller to give back to the system before it takes
-    /// anything else.
+    /// Makes `pages` warm pages cold, or all if there are fewer, or up to a granule more: of the
+    /// smallest run that has so many, else of the largest ones. Returns which, for the caller to
+    /// give back to the system before it takes anything else.
     [[nodiscard]] std::vector<PageRun> cool(std::int64_t pages);
 
     /// One past the highest page that was ever taken.

@@ -89,20 +89,38 @@ TEST(ExtentMapTest, neighbours_merge_when_given_back_in_any_order) {
     EXPECT_EQ(place.cold_pages(), 0);
 }
 
-TEST(ExtentMapTest, cooling_takes_from_the_largest_run_and_only_as_much_as_asked) {
-    ExtentMap map(0, 100);
-    std::int64_t const small = took(map, 2);
-    static_cast<void>(took(map, 1));
-    std::int64_t const large = took(map, 7);
-    static_cast<void>(took(map, 90));
-    map.give_back(small);
-    map.give_back(large);
+/// Two warm runs, of 3 and of 7 pages; nothing else is free.
+struct TwoWarmRuns {
+    ExtentMap map{0, 100};
+    std::int64_t small = took(map, 3);
+    std::int64_t between = took(map, 1);
+    std::int64_t large = took(map, 7);
 
-    std::vector<PageRun> const cooled = map.cool(4);
-    ASSERT_EQ(cooled.size(), 1U);
-    EXPECT_EQ(cooled[0], (PageRun{large + 3, 4}));
-    map.check();
-    EXPECT_EQ(map.take(3).cold_pages(), 0);  // the rest is warm
+    TwoWarmRuns() {
+        static_cast<void>(took(map, 89));
+        map.give_back(small);
+        map.give_back(large);
+    }
+};
+
+TEST(ExtentMapTest, cooling_takes_from_the_smallest_run_that_has_enough) {
+    TwoWarmRuns runs;
+    EXPECT_EQ(runs.map.cool(2), (std::vector<PageRun>{{runs.small + 1, 2}}));
+    runs.map.check();
+    EXPECT_EQ(runs.map.take(7).first, runs.large) << "the larger one is whole";
+}
+
+TEST(ExtentMapTest, cooling_takes_as_much_as_asked) {
+    TwoWarmRuns runs;
+    EXPECT_EQ(runs.map.cool(4), (std::vector<PageRun>{{runs.large + 3, 4}}));
+    runs.map.check();
+    EXPECT_EQ(runs.map.take(3).cold_pages(), 0) << "the rest is warm";
+}
+
+TEST(ExtentMapTest, cooling_more_than_any_run_has_starts_with_the_largest) {
+    TwoWarmRuns runs;
+    EXPECT_EQ(runs.map.cool(8), (std::vector<PageRun>{{runs.large, 7}, {runs.small + 2, 1}}));
+    runs.map.check();
 }
 
 TEST(ExtentMapTest, cooling_more_than_there_is_cools_all) {

@@ -8,13 +8,20 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace spillway {
 
 namespace {
 
 constexpr std::int64_t kPageBytes = 4096;
+
+/// A thread for less is not worth it.
+constexpr std::size_t kPopulatedByOne = std::size_t{64} << 20;
+constexpr std::size_t kMostThreads = 8;
 
 }  // namespace
 
@@ -79,6 +86,21 @@ Result<HostMemory> map_host_memory(std::int64_t size_bytes) {
         size_bytes,
         [](std::span<std::byte> bytes) { ::munmap(bytes.data(), bytes.size()); }
     );
+}
+
+void populate(std::span<std::byte> bytes) {
+    std::size_t const cores = std::max(1U, std::thread::hardware_concurrency());
+    std::size_t const threads =
+        std::clamp<std::size_t>(bytes.size() / kPopulatedByOne, 1, std::min(cores, kMostThreads));
+    std::size_t const pages = bytes.size() / kPageBytes;
+    std::vector<std::jthread> running;
+    for (std::size_t i = 0; i < threads; ++i) {
+        std::size_t const begin = pages * i / threads * kPageBytes;
+        std::size_t const end = pages * (i + 1) / threads * kPageBytes;
+        running.emplace_back([part = bytes.subspan(begin, end - begin)] {
+            (void)::madvise(part.data(), part.size(), MADV_POPULATE_WRITE);
+        });
+    }
 }
 
 }  // namespace spillway

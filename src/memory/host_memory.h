@@ -62,6 +62,11 @@ class HostMemory {
 /// Fails   Errc::bad_argument (less than a page), Errc::out_of_memory
 [[nodiscard]] Result<HostMemory> map_host_memory(std::int64_t size_bytes);
 
+/// Makes the pages of `bytes` resident now, by several threads: locking them afterwards takes one
+/// thread, which would otherwise take each page from the system first. A hint: pages that the
+/// system does not give stay as they are.
+void populate(std::span<std::byte> bytes);
+
 /// What bounds the host memory of this process.
 struct HostLimits {
     static constexpr std::int64_t kUnlimited = -1;

@@ -6,14 +6,17 @@
 #include "base/units.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace spillway {
 namespace {
@@ -58,6 +61,26 @@ TEST(HostMemoryTest, it_is_unlocked_and_then_released_once_by_the_last_owner) {
         EXPECT_EQ(last.locked_bytes(), 0);
     }
     EXPECT_EQ(log, "unlock release ");
+}
+
+TEST(HostMemoryTest, populated_pages_are_resident_and_zero) {
+    Result<HostMemory> const memory = map_host_memory(std::int64_t{192} << 20);
+    ASSERT_TRUE(memory.ok());
+    std::span<std::byte> const bytes = memory->bytes();
+    std::vector<unsigned char> resident(bytes.size() / 4096);
+    auto const count = [&] {
+        EXPECT_EQ(::mincore(bytes.data(), bytes.size(), resident.data()), 0);
+        return static_cast<std::size_t>(
+            std::count_if(resident.begin(), resident.end(), [](auto page) { return page % 2 == 1; })
+        );
+    };
+    ASSERT_EQ(count(), 0U);
+    if (::madvise(bytes.data(), 4096, MADV_POPULATE_WRITE) != 0) {
+        GTEST_SKIP() << "this Linux populates nothing on request (before 5.14)";
+    }
+    populate(bytes);
+    EXPECT_EQ(count(), resident.size());
+    EXPECT_EQ(bytes[bytes.size() / 2], std::byte{0});
 }
 
 TEST(HostMemoryTest, a_forked_child_does_not_see_it) {

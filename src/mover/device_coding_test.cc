@@ -15,10 +15,10 @@
 namespace spillway {
 namespace {
 
-constexpr std::int64_t kCount = 1024;
+constexpr std::int64_t kDeviceCount = 1024;
 
 BlockCode code() {
-    return {{parse_codec("affine8").value(), Dtype::f32, kCount}, 5, "test"};
+    return {{parse_codec("affine8").value(), Dtype::f32, kDeviceCount}, 5, "test"};
 }
 
 TEST(DeviceCodingTest, its_memory_is_the_devices_and_goes_with_it) {
@@ -38,7 +38,7 @@ TEST(DeviceCodingTest, its_memory_is_the_devices_and_goes_with_it) {
 TEST(DeviceCodingTest, an_encode_is_followed_by_a_copy_of_the_block_and_of_samples) {
     SteppedDevice device;
     std::vector<std::byte> staging(64_KiB);
-    std::vector<std::byte> raw(kCount * 4);
+    std::vector<std::byte> raw(kDeviceCount * 4);
     DeviceCoding coding(device, &device, staging);
     Move move{.fence = {1}, .work = SideWork::encode, .route = Route::coded};
     move.device.bytes = raw;
@@ -58,7 +58,7 @@ TEST(DeviceCodingTest, an_encode_is_followed_by_a_copy_of_the_block_and_of_sampl
 TEST(DeviceCodingTest, a_decode_waits_for_the_copy_of_its_block) {
     SteppedDevice device;
     std::vector<std::byte> const staging(64_KiB);
-    std::vector<std::byte> raw(kCount * 4);
+    std::vector<std::byte> raw(kDeviceCount * 4);
     DeviceCoding coding(device, &device, staging);
     Move move{.way = Direction::load, .work = SideWork::decode, .route = Route::coded};
     move.device.bytes = raw;
@@ -75,7 +75,7 @@ TEST(DeviceCodingTest, a_decode_waits_for_the_copy_of_its_block) {
 TEST(DeviceCodingTest, what_the_device_refuses_is_no_refusal_of_a_codec) {
     SteppedDevice device;
     std::vector<std::byte> staging(64_KiB);
-    std::vector<std::byte> raw(kCount * 4);
+    std::vector<std::byte> raw(kDeviceCount * 4);
     DeviceCoding coding(device, &device, staging);
     Move move{.fence = {1}, .work = SideWork::encode, .route = Route::coded};
     move.device.bytes = raw;

@@ -16,17 +16,17 @@
 namespace spillway {
 namespace {
 
-constexpr std::int64_t kCount = 1000;
+constexpr std::int64_t kHostCount = 1000;
 
 /// A value of so many floats, and what it becomes.
 struct Trip {
-    std::vector<float> raw = std::vector<float>(kCount, 2.0F);
-    std::vector<float> back = std::vector<float>(kCount, -1.0F);
+    std::vector<float> raw = std::vector<float>(kHostCount, 2.0F);
+    std::vector<float> back = std::vector<float>(kHostCount, -1.0F);
     std::vector<std::byte> block;
     BlockCode code;
 
     explicit Trip(char const* codec) {
-        code = {{parse_codec(codec).value(), Dtype::f32, kCount}, 5, "test"};
+        code = {{parse_codec(codec).value(), Dtype::f32, kHostCount}, 5, "test"};
         block.resize(static_cast<std::size_t>(encoded_bytes(code.encoding).value()));
     }
     CodingJob encode(std::int64_t fence) {

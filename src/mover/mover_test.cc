@@ -293,12 +293,12 @@ TEST_F(MoverTest, rooms_come_from_the_pool_that_exists) {
 }
 
 TEST_F(MoverTest, device_bytes_are_refused_with_what_is_left) {
-    Result<void*> const bytes = mover_->reserve_device(60_KiB, {0});
-    ASSERT_TRUE(bytes.ok());
+    Result<void*> const reserved = mover_->reserve_device(60_KiB, {0});
+    ASSERT_TRUE(reserved.ok());
     Error const error = mover_->reserve_device(8_KiB, {0}).error();
     EXPECT_EQ(error.code, Errc::out_of_memory);
     EXPECT_EQ(error.what, "8.0 KiB were asked for, 4.0 KiB of 64.0 KiB are left");
-    mover_->release_device(*bytes);
+    mover_->release_device(*reserved);
     EXPECT_EQ(mover_->device().usage().used_bytes, 0);
 }
 

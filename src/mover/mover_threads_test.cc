@@ -88,12 +88,12 @@ TEST(MoverThreadsTest, many_threads_store_and_load_at_once) {
 TEST(MoverThreadsTest, a_long_chain_across_pools_runs_in_order) {
     auto const mover = mover_on_memory();
     constexpr std::int64_t kLinks = 300;
-    std::array<std::byte, 64> bytes{};
+    std::array<std::byte, 64> block{};
     std::vector<CommandId> after;
     for (std::int64_t link = 0; link < kLinks; ++link) {
         Pool const pool = link % 2 == 0 ? Pool::host : Pool::nvme;
         ASSERT_TRUE(mover->reserve(pool, {link}, 64).ok());
-        mover->store({link}, {link}, {bytes}, after);
+        mover->store({link}, {link}, {block}, after);
         after = {{link}};
     }
     mover->wait(after);

@@ -64,6 +64,9 @@ struct Report {
     std::int64_t device_resident_bytes =
         0;  ///< reserved now: allocated, and cached by the allocator
     std::int64_t device_resident_peak_bytes = 0;  ///< the most of it
+    /// CPU: free memory given back to the system, since a new tensor fitted nowhere in it; what is
+    /// taken anew costs page faults. 0 on devices whose allocator is PyTorch's.
+    std::int64_t device_discarded_bytes = 0;
     /// Device memory that no allocator counts: the context of this process, and other processes. 0
     /// on the CPU, and where the device does not report it.
     std::int64_t device_other_bytes = 0;
@@ -78,6 +81,14 @@ struct Report {
     std::int64_t loaded_bytes = 0;          ///< read back
     std::int64_t freed_bytes = 0;           ///< device bytes really given back by moving
     std::int64_t kept_by_others_bytes = 0;  ///< chosen, but something else held them
+
+    std::int64_t recomputed_values = 0;          ///< made again by their recipes
+    std::int64_t recomputed_bytes = 0;           ///< of those
+    std::int64_t recomputed_operators = 0;       ///< that ran again for that
+    std::int64_t recompute_ns = 0;               ///< that it took, as the host sees it
+    std::int64_t recompute_away_peak_bytes = 0;  ///< gone at once, to be made again: at most so
+                                                 ///< much lower is the peak for it
+    std::int64_t steps_ns = 0;  ///< from the begin of the first phase to the last event
 
     std::int64_t stall_store_ns = 0;  ///< compute waited for a store to end
     std::int64_t stall_load_ns = 0;   ///< compute waited for a load to end

@@ -45,8 +45,8 @@ class Rows {
         double const gb_per_s = static_cast<double>(size_bytes) / static_cast<double>(took_ns);
         return took_ns > 0 ? fmt::format("{:.2f} GB/s", gb_per_s) : "";
     }
-    void seconds(std::string_view label, std::int64_t time_ns) {
-        row(label, fmt::format("{:.3f} s", static_cast<double>(time_ns) * 1e-9));
+    void seconds(std::string_view label, std::int64_t time_ns, std::string note = {}) {
+        row(label, fmt::format("{:.3f} s", static_cast<double>(time_ns) * 1e-9), std::move(note));
     }
 
     [[nodiscard]] std::vector<ReportRow> take() { return std::move(rows_); }
@@ -111,6 +111,25 @@ void add_saved(Rows& rows, Report const& report) {
     );
     rows.size("freed", report.freed_bytes);
     rows.size_if_any("still referenced", report.kept_by_others_bytes, "chosen, not freed");
+}
+
+void add_recomputed(Rows& rows, Report const& report) {
+    if (report.recomputed_values == 0) {
+        return;
+    }
+    rows.begin("recomputed");
+    rows.size(
+        "made again",
+        report.recomputed_bytes,
+        fmt::format(
+            "{} tensors by {} operators", report.recomputed_values, report.recomputed_operators
+        )
+    );
+    rows.size("away at once", report.recompute_away_peak_bytes, "at most");
+    double const of_steps = report.steps_ns > 0 ? static_cast<double>(report.recompute_ns) /
+                                                      static_cast<double>(report.steps_ns)
+                                                : 0;
+    rows.seconds("took", report.recompute_ns, fmt::format("{:.1f}% of the steps", 100 * of_steps));
 }
 
 void add_moved(Rows& rows, Report const& report) {
@@ -207,6 +226,7 @@ std::vector<ReportRow> rows_of(Report const& report) {
     add_device(rows, report);
     add_peak(rows, report.device_peak_split);
     add_saved(rows, report);
+    add_recomputed(rows, report);
     add_moved(rows, report);
     add_codecs(rows, report);
     add_stalls(rows, report);

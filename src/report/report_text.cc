@@ -88,13 +88,16 @@ std::string to_table(Report const& report) {
     std::string_view group;
     std::vector<ReportRow> const rows = rows_of(report);
     std::size_t width = 18;
+    std::size_t group_width = 8;
     for (ReportRow const& row : rows) {
+        group_width = std::max(group_width, row.group.size());
         width = std::max(width, label_of(row).size());
     }
     for (ReportRow const& row : rows) {
         std::string line = fmt::format(
-            "{:<8} {:<{}} {:>10}  {}",
+            "{:<{}} {:<{}} {:>10}  {}",
             row.group == group ? "" : row.group,
+            group_width,
             label_of(row),
             width,
             row.value,
@@ -110,7 +113,7 @@ std::string to_table(Report const& report) {
 std::string to_json(Report const& report) {
     OrderedJson const json{
         {"format", "spillway.report"},
-        {"version", 3},
+        {"version", 6},
         {"device_limit_bytes", report.device_limit_bytes},
         {"device_bytes", report.device_bytes},
         {"device_peak_bytes", report.device_peak_bytes},
@@ -120,6 +123,7 @@ std::string to_json(Report const& report) {
         {"device_needed_bytes", report.device_needed_bytes},
         {"device_resident_bytes", report.device_resident_bytes},
         {"device_resident_peak_bytes", report.device_resident_peak_bytes},
+        {"device_discarded_bytes", report.device_discarded_bytes},
         {"device_other_bytes", report.device_other_bytes},
         {"ledger_peak_bytes", report.ledger_peak_bytes},
         {"saved_tensors", report.saved_tensors},
@@ -130,6 +134,12 @@ std::string to_json(Report const& report) {
         {"loaded_bytes", report.loaded_bytes},
         {"freed_bytes", report.freed_bytes},
         {"kept_by_others_bytes", report.kept_by_others_bytes},
+        {"recomputed_values", report.recomputed_values},
+        {"recomputed_bytes", report.recomputed_bytes},
+        {"recomputed_operators", report.recomputed_operators},
+        {"recompute_ns", report.recompute_ns},
+        {"recompute_away_peak_bytes", report.recompute_away_peak_bytes},
+        {"steps_ns", report.steps_ns},
         {"stall_store_ns", report.stall_store_ns},
         {"stall_load_ns", report.stall_load_ns},
         {"stall_by_cause_ns", by_cause(report)},

@@ -78,6 +78,23 @@ TEST(ReportText, a_device_with_streams_has_copies_locked_memory_and_a_context) {
     EXPECT_EQ(table.find("NVMe"), std::string::npos) << table;
 }
 
+TEST(ReportText, what_was_made_again_says_what_it_saved_and_its_share) {
+    Report report;
+    report.recomputed_values = 3;
+    report.recomputed_bytes = 6_MiB;
+    report.recomputed_operators = 5;
+    report.recompute_ns = 30'000'000;
+    report.recompute_away_peak_bytes = 4_MiB;
+    report.steps_ns = 240'000'000;
+    std::string const table = to_table(report);
+    for (char const* const row :
+         {"recomputed made again            6.0 MiB  3 tensors by 5 operators\n",
+          "           away at once          4.0 MiB  at most\n",
+          "           took                  0.030 s  12.5% of the steps\n"}) {
+        EXPECT_NE(table.find(row), std::string::npos) << row << "is not in\n" << table;
+    }
+}
+
 /// Two classes under a codec: one as its codec is meant, one whose values it mostly cannot hold.
 Report with_codecs() {
     Report report = on_nvme();
@@ -209,7 +226,7 @@ TEST(ReportText, json_has_its_version_and_every_number_by_name) {
     auto const json = nlohmann::json::parse(to_json(on_nvme()), nullptr, false);
     ASSERT_TRUE(json.is_object());
     EXPECT_EQ(json["format"], "spillway.report");
-    EXPECT_EQ(json["version"], 3);
+    EXPECT_EQ(json["version"], 6);
     EXPECT_EQ(json["device_peak_by_phase"]["backward"], 7_MiB);
     EXPECT_EQ(json["stall_by_cause_ns"]["nvme"], 1'500'000'000);
     EXPECT_EQ(json["nvme_stored_bytes"], 3'000'000);

@@ -139,6 +139,9 @@ void Accounting::begin_step() {
 void Accounting::begin_phase(std::int64_t step, Phase phase) {
     MutexLock const lock(mutex_);
     state_.phase = phase;
+    if (!state_.first_phase_ns) {
+        state_.first_phase_ns = steady_now_ns();
+    }
     if (state_.timeline) {
         state_.timeline->mark("step " + std::to_string(step) + ", " + std::string(name_of(phase)));
     }
@@ -156,6 +159,9 @@ void Accounting::see_peak() {
 std::int64_t Accounting::take_peak() {
     MutexLock const lock(mutex_);
     see_peak();
+    if (state_.first_phase_ns) {
+        state_.report.steps_ns = steady_now_ns() - *state_.first_phase_ns;
+    }
     return std::exchange(state_.peak_bytes, 0);
 }
 
@@ -200,12 +206,13 @@ void Accounting::encode_refused(ValueId value) {
     }
 }
 
-void Accounting::left(ValueId value, std::int64_t size_bytes, bool came_free) {
+void Accounting::left(ValueId value, std::int64_t size_bytes, bool came_free, bool by_recipe) {
     MutexLock const lock(mutex_);
     (came_free ? state_.report.freed_bytes : state_.report.kept_by_others_bytes) += size_bytes;
     if (options_.keep_timeline) {
         History& history = state_.histories.of(value);
         history.left = true;
+        history.by_recipe = by_recipe;
         history.came_free = history.came_free || came_free;
     }
 }
@@ -215,6 +222,46 @@ void Accounting::returned(ValueId value) {
     if (options_.keep_timeline) {
         ++state_.histories.of(value).returned;
     }
+}
+
+void Accounting::recomputed(
+    ValueId value, std::int64_t size_bytes, std::int64_t operators, std::int64_t took_ns
+) {
+    std::int64_t const now_ns = steady_now_ns();
+    MutexLock const lock(mutex_);
+    ++state_.report.recomputed_values;
+    state_.report.recomputed_bytes += size_bytes;
+    state_.report.recomputed_operators += operators;
+    state_.report.recompute_ns += took_ns;
+    if (options_.keep_timeline) {
+        ++state_.histories.of(value).recomputed;
+    }
+    if (state_.timeline) {
+        Span span;
+        span.lane = Lane::compute;
+        span.what = name_of(SideWork::recompute);
+        span.value = value;
+        span.size_bytes = size_bytes;
+        state_.timeline->moved(std::move(span), {now_ns - took_ns, now_ns});
+    }
+}
+
+/// On the slower link, where there are two.
+std::int64_t Accounting::move_ns(std::int64_t away_bytes) const {
+    std::int64_t slowest_ns = 0;
+    for (Pool const pool : kAwayPools) {
+        TierCounters const moved = mover_.counters(pool);
+        double const bytes = static_cast<double>(away_bytes);
+        auto const took = [bytes](std::int64_t busy_ns, std::int64_t moved_bytes) {
+            return moved_bytes > 0
+                       ? static_cast<double>(busy_ns) * bytes / static_cast<double>(moved_bytes)
+                       : 0.0;
+        };
+        double const ns =
+            took(moved.store_ns, moved.stored_bytes) + took(moved.load_ns, moved.loaded_bytes);
+        slowest_ns = std::max(slowest_ns, static_cast<std::int64_t>(ns));
+    }
+    return slowest_ns;
 }
 
 void Accounting::begin_admission(std::int64_t now_ns) {
@@ -327,6 +374,7 @@ Report Accounting::report() {
     report.device_peak_bytes = std::max(report.device_peak_bytes, now.peak_bytes);
     report.device_resident_bytes = now.resident_bytes;
     report.device_resident_peak_bytes = now.resident_peak_bytes;
+    report.device_discarded_bytes = now.discarded_bytes;
     report.device_other_bytes = device_.other_bytes();
     add_streams(report, mover_.stream_counters());
     add_tiers(report, mover_.counters(Pool::host), mover_.counters(Pool::nvme));

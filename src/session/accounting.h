@@ -46,7 +46,8 @@ class Accounting {
     void begin_step();
     void begin_phase(std::int64_t step, Phase phase);
 
-    /// The highest device bytes since the last call, which count for the present phase.
+    /// With every event: the highest device bytes since the last one, which count for the present
+    /// phase.
     [[nodiscard]] std::int64_t take_peak();
     /// What is allocated on the device now.
     void uses(std::int64_t allocated_bytes);
@@ -56,8 +57,13 @@ class Accounting {
     void store_begins(ValueId value, Pool pool);
     void encode_begins(ValueId value, Codec const& codec);
     void encode_refused(ValueId value);
-    void left(ValueId value, std::int64_t size_bytes, bool came_free);
+    void left(ValueId value, std::int64_t size_bytes, bool came_free, bool by_recipe = false);
     void returned(ValueId value);
+    void recomputed(
+        ValueId value, std::int64_t size_bytes, std::int64_t operators, std::int64_t took_ns
+    );
+    /// What moving so many bytes out and back took so far; 0: nothing was moved yet.
+    [[nodiscard]] std::int64_t move_ns(std::int64_t away_bytes) const;
     /// What the mover ended.
     void ended(Completion const& ended, Moving const& move);
 
@@ -78,7 +84,8 @@ class Accounting {
     struct State {
         Phase phase = Phase::setup;
         Report report;
-        std::int64_t peak_bytes = 0;  ///< of the device, since `take_peak`
+        std::int64_t peak_bytes = 0;                 ///< of the device, since `take_peak`
+        std::optional<std::int64_t> first_phase_ns;  ///< when it began
         std::optional<std::int64_t> admitting_since_ns;
         std::optional<TimelineRecorder> timeline;
         Histories histories;

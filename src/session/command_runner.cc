@@ -110,7 +110,8 @@ Error const* CommandRunner::failure_of(Command const& command) const {
 /// Remembers that a command failed or could not start, and queues the event.
 void CommandRunner::fail(Command const& command, Error const& error) {
     failed_.emplace(command.id, error);
-    bool const is_return = command.kind == CommandKind::load || command.work == SideWork::decode;
+    bool const is_return = command.kind == CommandKind::load || command.work == SideWork::decode ||
+                           command.work == SideWork::recompute;
     bool const is_a_fault = error.code != Errc::cancelled && !is_return;
     events_.push(Failed{
         command.id, error.code == Errc::tier_full, is_a_fault ? error.message() : ""});
@@ -213,10 +214,44 @@ void CommandRunner::side_work(Command const& command) {
         case SideWork::decode:
             decode(command);
             return;
+        case SideWork::recompute:
+            recompute(command);
+            return;
         case SideWork::none:
             break;
     }
     SPILLWAY_ASSERT(false, "a run has work");
+}
+
+void CommandRunner::recompute(Command const& command) {
+    runs_.push_back(command);
+    MutexLock const lock(under_way_mutex_);
+    under_way_.insert(command.id);
+}
+
+void CommandRunner::run_ended(Command const& run, Result<void> const& outcome) {
+    if (outcome.ok()) {
+        events_.push(Finished{run.id});
+    } else {
+        fail(run, outcome.error());
+    }
+    MutexLock const lock(under_way_mutex_);
+    under_way_.erase(run.id);
+    run_ended_.notify_all();
+}
+
+void CommandRunner::cancel_runs() {
+    waited_ = {};
+    for (Command const& run : take_runs()) {
+        run_ended(run, Error{Errc::cancelled, "what it needs is not there", ""});
+    }
+}
+
+void CommandRunner::wait_for_run(CommandId run) {
+    MutexLock const lock(under_way_mutex_);
+    run_ended_.wait(under_way_mutex_, [&]() SPILLWAY_REQUIRES(under_way_mutex_) {
+        return under_way_.count(run) == 0;
+    });
 }
 
 void CommandRunner::encode(Command const& command) {
@@ -246,15 +281,28 @@ void CommandRunner::bind(Command const& command) {
 }
 
 void CommandRunner::drop(Command const& command) {
+    if (command.work == SideWork::recompute && !driver_.keep_recipe(command.value)) {
+        fail(command, gone());
+        return;
+    }
     std::int64_t const before = device_.used_bytes();
     driver_.drop(command.value);
     std::int64_t const freed = before - device_.used_bytes();
-    accounting_.left(command.value, command.size_bytes, freed >= command.size_bytes);
+    accounting_.left(
+        command.value,
+        command.size_bytes,
+        freed >= command.size_bytes,
+        command.work == SideWork::recompute
+    );
     events_.push(Finished{command.id});
 }
 
 void CommandRunner::wait(Command const& command) {
     std::optional<Moving> waited_for;
+    for (CommandId const fence : command.after) {
+        MutexLock const lock(under_way_mutex_);
+        waited_ = under_way_.count(fence) != 0 ? fence : waited_;
+    }
     for (CommandId const fence : command.after) {
         auto const at = in_flight_.find(fence);
         if (at != in_flight_.end()) {

@@ -5,6 +5,7 @@
 // ended or failed becomes a queued event.
 #pragma once
 
+#include "base/mutex.h"
 #include "base/option.h"
 #include "base/result.h"
 #include "executor/command.h"
@@ -21,6 +22,8 @@
 #include <functional>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 namespace spillway {
@@ -53,6 +56,17 @@ class CommandRunner {
     /// What failed in the last step is not asked for any more.
     void begin_step() { failed_.clear(); }
 
+    // Runs of recipes, which whoever asked carries out, without the loop's turn.
+    [[nodiscard]] bool has_runs() const { return !runs_.empty() || waited_.valid(); }
+    [[nodiscard]] std::vector<Command> take_runs() { return std::exchange(runs_, {}); }
+    void run_ended(Command const& run, Result<void> const& outcome);
+    /// What was asked for and not taken ends.
+    void cancel_runs();
+    /// A run of another thread that has to end first; invalid: there is none.
+    [[nodiscard]] CommandId take_waited() { return std::exchange(waited_, {}); }
+    /// Without the turn.
+    void wait_for_run(CommandId run);
+
     /// Device room that was reserved for values that never came back is released.
     void close();
 
@@ -78,6 +92,7 @@ class CommandRunner {
     void store(Command const& command);
     void load(Command const& command);
     void side_work(Command const& command);
+    void recompute(Command const& command);
     void encode(Command const& command);
     void decode(Command const& command);
     void bind(Command const& command);
@@ -100,6 +115,12 @@ class CommandRunner {
     std::unordered_map<CommandId, Moving> in_flight_;
     std::unordered_map<ValueId, Returning> returning_;
     std::atomic<std::int64_t> returning_bytes_ = 0;  ///< of those
+    std::vector<Command> runs_;                      ///< not taken yet
+    CommandId waited_;
+    Mutex under_way_mutex_;
+    ConditionVariable run_ended_;
+    /// Runs that have not ended.
+    std::unordered_set<CommandId> under_way_ SPILLWAY_GUARDED_BY(under_way_mutex_);
 };
 
 }  // namespace spillway

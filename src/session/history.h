@@ -16,13 +16,15 @@
 namespace spillway {
 
 struct History {
-    Pool pool = Pool::host;      ///< where it was stored
-    bool left = false;           ///< its device copy was dropped
-    bool came_free = false;      ///< and gave its bytes back: nothing else held them
-    std::int64_t returned = 0;   ///< how often it came back
-    std::int64_t waited_ns = 0;  ///< that compute waited for its store and loads
-    std::optional<Codec> codec;  ///< that its stored copy is encoded with; none: it went as it was
-    bool was_refused = false;    ///< a codec could not give it back
+    Pool pool = Pool::host;       ///< where it was stored
+    bool left = false;            ///< its device copy was dropped
+    bool came_free = false;       ///< and gave its bytes back: nothing else held them
+    std::int64_t returned = 0;    ///< how often it came back
+    bool by_recipe = false;       ///< the last time it left, without a copy
+    std::int64_t recomputed = 0;  ///< how often it was made again
+    std::int64_t waited_ns = 0;   ///< that compute waited for its store and loads
+    std::optional<Codec> codec;   ///< that its stored copy is encoded with; none: it went as it was
+    bool was_refused = false;     ///< a codec could not give it back
 };
 
 /// Histories of the latest values; ids are in the order of saving. A session that is entered for a

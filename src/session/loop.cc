@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/ordering_rules.h"
 #include "executor/event_log.h"
+#include "session/loop_pause.h"
 
 #include <unistd.h>
 
@@ -23,9 +24,22 @@ namespace {
 /// How many not yet unshared values are looked at for every saved one: more than one, so that their
 /// number does not grow.
 constexpr std::size_t kLooksPerSave = 3;
+constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 
 /// For a turn that a thread has which may wait for ours. A choice: longer than a disk takes.
 constexpr std::chrono::milliseconds kTurnPatience{500};
+
+/// What was asked of the executor was more than the program asked for.
+Error in_pieces(Error const& error, std::int64_t size_bytes, Face face) {
+    if (error.refusal == nullptr) {
+        return error;
+    }
+    Refusal refusal = *error.refusal;
+    refusal.is_in_pieces = true;
+    refusal.asked_bytes = size_bytes;
+    refusal.needed_bytes = refusal.used_bytes - refusal.freed_bytes + size_bytes;
+    return {error.code, words_of(refusal, face), "", std::make_shared<Refusal const>(refusal)};
+}
 
 }  // namespace
 
@@ -70,6 +84,7 @@ Loop::~Loop() {
     runner_.close();
     accounting_.close();
     MutexLock const lock(mutex_);
+    end_trace();
     if (log_ && !log_->flush()) {
         log_once(options_.record_events + ": cannot write the event log; it is not whole");
     }
@@ -110,6 +125,11 @@ void Loop::handle(Event const& event, std::vector<Command>& commands) {
         for (Command const& command : reply) {
             *log_ << to_text(command) << '\n';
         }
+    }
+    if (trace_) {
+        trace_->saw(event, [&](ValueId first) SPILLWAY_REQUIRES(mutex_) {
+            return executor_.held_bytes_from(first);
+        });
     }
     if (commands.empty()) {
         commands.swap(reply);
@@ -159,7 +179,7 @@ void Loop::report_backlog(std::vector<Command>& commands) {
 }
 
 bool Loop::may_report_later(std::int64_t size_bytes, SavedAs const& as) const {
-    return executor_.may_report_later(device_->used_bytes() + size_bytes, as.advice);
+    return !trace_ && executor_.may_report_later(device_->used_bytes() + size_bytes, as.advice);
 }
 
 /// The replies to queued events and unreported saves, before a program event.
@@ -195,6 +215,7 @@ void Loop::begin_step(std::int64_t step) {
         encodings_.begin_step(step);
         runner_.begin_step();
         take_queued(commands);
+        trace_may_turn(step, commands);
         accounting_.begin_step();
         if (flight_recorder_) {
             if (std::optional<ExecutorState> state = executor_.state()) {
@@ -208,14 +229,17 @@ void Loop::begin_step(std::int64_t step) {
 
 void Loop::phase(Phase phase) {
     Turn const turn(turn_);
+    Pause const pause(*this);
     std::vector<Command> commands;
     runner_.collect();
+    Unshared unshared = is_tracing() ? newly_unshared(kAll) : Unshared();
     {
         MutexLock const lock(mutex_);
         Usage const now = usage();  // what was until here belongs to the phase that ends
         phase_ = phase;
         accounting_.begin_phase(step_, phase);
         take_queued(commands);
+        tell(std::move(unshared), now, commands);
         handle(PhaseBegan{phase, now}, commands);
     }
     carry_out(commands);
@@ -227,10 +251,6 @@ void Loop::backward_order(std::vector<ValueId> values) {
 
 void Loop::plan(Plan plan) {
     take(PlanGiven{std::move(plan)});
-}
-
-void Loop::about_to_write(ValueId value) {
-    take(AboutToWrite{value});
 }
 
 /// Reports an event, after everything that was not reported yet.
@@ -265,6 +285,7 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs cons
         return;
     }
     Turn const turn(turn_);
+    Pause const pause(*this);
     std::vector<Command> commands;
     bool reported_later = false;
     runner_.collect();
@@ -277,69 +298,37 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs cons
         }
     }
     if (!reported_later) {
-        std::vector<ValueId> unshared = driver_.newly_unshared(kLooksPerSave);
+        Unshared unshared = newly_unshared(is_tracing() ? kAll : kLooksPerSave);
         MutexLock const lock(mutex_);
         report_backlog(commands);
         Usage const now = usage();
         handle(encodings_.event_of({value, size_bytes, std::move(slot), as}, now), commands);
-        if (!unshared.empty()) {
-            handle(Point{std::move(unshared), now}, commands);
-        }
+        tell(std::move(unshared), now, commands);
     }
     carry_out(commands);
 }
 
-Result<void> Loop::need(ValueId value) {
-    Turn const turn(turn_);
-    bool may_try_again = true;
-    for (;;) {
-        std::vector<Command> commands;
-        runner_.collect();
-        if (std::optional<Error> refusal = refusal_of(value)) {
-            write_flight_record();
-            return std::move(*refusal);
-        }
-        {
-            MutexLock const lock(mutex_);
-            commands = catch_up();
-            handle(Need{value, usage()}, commands);
-        }
-        Result<void> outcome = execute(commands);
-        if (outcome.ok()) {
-            return outcome;
-        }
-        auto const reserve = std::find_if(commands.begin(), commands.end(), [&](Command const& c) {
-            return c.kind == CommandKind::reserve && c.value == value && c.pool == Pool::device;
-        });
-        if (reserve == commands.end() && std::exchange(may_try_again, false)) {
-            continue;  // it was read ahead, which has failed: now it is loaded
-        }
-        if (reserve == commands.end() || !runner_.has_failed(reserve->id)) {
-            write_flight_record();
-            return outcome;
-        }
-        // A store failed meanwhile, or another thread allocated: room is asked for at the top,
-        // never in the middle of a reply, and then the value once more.
-        Result<void> const room = make_room(reserve->size_bytes);
-        if (!room.ok()) {
-            Error error = room.error();
-            error.what = "cannot bring back " + driver_.describe(value) + ": " + error.what;
-            return error;
+Loop::Unshared Loop::newly_unshared(std::size_t at_most) {
+    Unshared unshared{driver_.newly_unshared(at_most), {}};
+    std::vector<ValueId> asked = driver_.found_recipes();
+    asked.insert(asked.end(), unshared.values.begin(), unshared.values.end());
+    for (ValueId const value : asked) {
+        if (std::optional<ValueRecipe> recipe = driver_.recipe_of(value)) {
+            std::int64_t const move_ns = accounting_.move_ns(recipe->size_bytes);
+            bool const is_cheaper = move_ns == 0 || recipe->shape.duration_ns <= move_ns;
+            unshared.made.push_back({value, std::move(recipe->shape), is_cheaper});
         }
     }
+    return unshared;
 }
 
-std::optional<Error> Loop::refusal_of(ValueId value) const {
-    std::optional<Encodings::Refused> const refused = encodings_.refusal_of(value);
-    if (!refused) {
-        return std::nullopt;
+void Loop::tell(Unshared unshared, Usage const& now, std::vector<Command>& commands) {
+    for (Made& made : unshared.made) {
+        handle(std::move(made), commands);
     }
-    SavedAs const& as = refused->as;
-    return Error{
-        refused->error.code,
-        to_text(as.encoding->codec) + " cannot give back " + driver_.describe(value) + " (" +
-            std::string(name_of(as.tensor_class)) + "): " + refused->error.message(),
-        ""};
+    if (!unshared.values.empty()) {
+        handle(Point{std::move(unshared.values), now}, commands);
+    }
 }
 
 void Loop::goes_raw(ValueId value) {
@@ -355,14 +344,17 @@ void Loop::goes_raw(ValueId value) {
     }
     accounting_.goes_raw(true);
     if (!all_on_device()) {
-        about_to_write(value);
+        take(AboutToWrite{value});  // what may be encoded is no source of a recipe
     }
 }
 
-/// One answer to an allocation that did not fit.
+/// One answer to an allocation that did not fit. Where the count has room for it, the device's free
+/// memory is in pieces, and nobody knows what has to leave: as many bytes as were asked for, since
+/// a GPU waits for all of its work at each new try.
 Result<void> Loop::make_room_once(std::int64_t size_bytes) {
     std::vector<Command> commands;
-    std::vector<ValueId> unshared = driver_.newly_unshared(std::numeric_limits<std::size_t>::max());
+    bool is_in_pieces = false;
+    Unshared unshared = newly_unshared(kAll);
     std::int64_t const used_before = device_->used_bytes();
     runner_.collect();
     {
@@ -370,17 +362,20 @@ Result<void> Loop::make_room_once(std::int64_t size_bytes) {
         take_queued(commands);
         report_backlog(commands);
         Usage const now = usage();
-        if (!unshared.empty()) {
-            handle(Point{std::move(unshared), now}, commands);
-        }
+        tell(std::move(unshared), now, commands);
         std::int64_t const room = options_.executor.device_bytes - now.used_bytes;
         bool const came_free = now.used_bytes < used_before;
+        is_in_pieces = !came_free && room >= size_bytes;
         if (!came_free || room < size_bytes) {
-            // It did not fit, so what is missing is at least a byte, however the device rounds.
-            handle(Short{std::max(size_bytes, room + 1), now}, commands);
+            handle(Short{is_in_pieces ? room + size_bytes : size_bytes, now}, commands);
         }
     }
-    return execute(commands);
+    Result<void> outcome = execute(commands);
+    if (!is_in_pieces || outcome.ok()) {
+        return outcome;
+    }
+    bool const is_less = device_->used_bytes() < used_before;
+    return is_less ? Result<void>() : in_pieces(outcome.error(), size_bytes, options_.face);
 }
 
 /// Of this loop's own values.
@@ -460,6 +455,7 @@ Report Loop::report() {
     Report report = accounting_.report();
     MutexLock const lock(mutex_);
     report.ledger_peak_bytes = executor_.granted_peak_bytes();
+    report.recompute_away_peak_bytes = executor_.gone_by_recipe_peak_bytes();
     return report;
 }
 

@@ -20,6 +20,7 @@
 #include "session/flight_recorder.h"
 #include "session/history.h"
 #include "session/saved_as.h"
+#include "session/trace_recorder.h"
 
 #include <unistd.h>
 
@@ -31,6 +32,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace spillway {
@@ -76,6 +78,16 @@ class Loop {
         return accounting_.write_timeline_now(path);
     }
 
+    /// Writes the trace of a step into a file: of the one after the next, so that the next one
+    /// warms up what a trace needs. It is written when that step ends, where another begins, or
+    /// with the loop. Until then every save and every need is reported.
+    ///
+    /// Fails   Errc::io naming the file; Errc::unsupported: another trace is not done yet
+    [[nodiscard]] Result<void> trace_a_step(std::string const& path);
+    [[nodiscard]] bool is_tracing() const { return is_tracing_.load(std::memory_order_relaxed); }
+    /// What is known of the step's values, any number of times.
+    void add_to_trace(std::unordered_map<ValueId, TraceWords> const& words);
+
     // Program events.
     void begin_step(std::int64_t step);
     void phase(Phase phase);
@@ -88,14 +100,22 @@ class Loop {
     /// A second kind of saver has the value, which is on the device: from now on it leaves as it
     /// is, and a copy of it that is away, or on its way, counts no more.
     void goes_raw(ValueId value);
-    /// After it the value is on the device, with the driver's storage bound.
+    /// While it is held, no other thread's events are answered or carried out.
+    using Turn = std::unique_lock<std::recursive_timed_mutex>;
+    [[nodiscard]] Turn take_turn() { return Turn(turn_); }
+
+    /// What a value is needed for.
+    enum class Use : std::uint8_t {
+        read,
+        write,  ///< what is made of it is made first, and no copy of it counts any more
+    };
+    /// The value is on the device, with the driver's storage bound, while the turn is held that is
+    /// returned. A thread that has the turn already computes with it: others wait.
     ///
     /// Fails   the load's error, with the tensor's description in front, a corrupt coded block's
     ///         too; Errc::out_of_memory; Errc::unsupported: NonFinite::refuse, and its codec cannot
     ///         give it back
-    [[nodiscard]] Result<void> need(ValueId value);
-    /// The program has the value and may write it: after it no copy of it counts.
-    void about_to_write(ValueId value);
+    [[nodiscard]] Result<Turn> need(ValueId value, Use use = Use::read);
     /// Makes room for an allocation of `size_bytes` that did not fit; the caller tries again.
     ///
     /// Fails   Errc::out_of_memory, with its Refusal, when nothing eligible is left
@@ -104,13 +124,10 @@ class Loop {
     /// not come soon, it is false, since its thread may wait for that other turn.
     [[nodiscard]] bool make_room_for_another(std::int64_t size_bytes);
 
-    /// While it is held, no other thread's events are answered or carried out.
-    using Turn = std::unique_lock<std::recursive_timed_mutex>;
-    [[nodiscard]] Turn take_turn() { return Turn(turn_); }
-
-    /// True while no value has a copy away: then no `need` has an answer, and none has to be asked.
+    /// True while no value has left and no trace is made: then no `need` has an answer, and none
+    /// has to be asked.
     [[nodiscard]] bool all_on_device() const {
-        return all_on_device_.load() && !encodings_.any_refused();
+        return all_on_device_.load() && !encodings_.any_refused() && !is_tracing();
     }
 
     /// Device bytes of values that are on their way back, before anybody needs them.
@@ -136,6 +153,10 @@ class Loop {
   private:
     [[nodiscard]] Usage usage() SPILLWAY_REQUIRES(mutex_);
     void write_flight_record();
+    class Pause;
+    void trace_may_turn(std::int64_t step, std::vector<Command>& commands)
+        SPILLWAY_REQUIRES(mutex_);
+    void end_trace() SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] std::vector<Command> catch_up() SPILLWAY_REQUIRES(mutex_);
     void take(Event const& event);
     void carry_out(std::vector<Command> const& commands);
@@ -150,6 +171,20 @@ class Loop {
         SPILLWAY_REQUIRES(mutex_);
     void handle(Event const& event, std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] std::optional<Error> refusal_of(ValueId value) const;
+    /// Values that became unshared, and recipes of some.
+    struct Unshared {
+        std::vector<ValueId> values;
+        std::vector<Made> made;
+    };
+    [[nodiscard]] Unshared newly_unshared(std::size_t at_most);
+    void tell(Unshared unshared, Usage const& now, std::vector<Command>& commands)
+        SPILLWAY_REQUIRES(mutex_);
+    [[nodiscard]] Result<void> answer_need(ValueId value, Use use, std::vector<Command>& commands);
+    [[nodiscard]] std::int64_t found_no_room_bytes(std::vector<Command> const& commands) const;
+    [[nodiscard]] bool may_need_again(std::vector<Command> const& commands);
+    [[nodiscard]] Result<bool> without_turn(Turn& turn);
+    [[nodiscard]] Result<void> recompute(std::vector<Command> const& runs);
+    void run_ended(Command const& run, Result<std::int64_t> const& outcome, std::int64_t took_ns);
     [[nodiscard]] Result<void> make_own_room(std::int64_t size_bytes);
     [[nodiscard]] Result<void> make_room_once(std::int64_t size_bytes);
 
@@ -173,6 +208,9 @@ class Loop {
     std::vector<ValueId> dropped_now_ SPILLWAY_GUARDED_BY(mutex_);  ///< empty between calls
     std::optional<std::ofstream> log_ SPILLWAY_GUARDED_BY(mutex_);
     std::optional<FlightRecorder> flight_recorder_ SPILLWAY_GUARDED_BY(mutex_);
+    std::optional<TraceRecorder> trace_ SPILLWAY_GUARDED_BY(mutex_);
+    bool trace_is_warm_ SPILLWAY_GUARDED_BY(mutex_) = false;
+    std::atomic<bool> is_tracing_ = false;
 
     std::atomic<Phase> phase_ = Phase::setup;
     std::atomic<std::int64_t> step_ = 0;

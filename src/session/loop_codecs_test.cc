@@ -106,7 +106,7 @@ struct Step {
         }
     }
     std::vector<float> take_back(std::size_t i) {
-        Result<void> const there = rig.loop->need(ids[i]);
+        auto const there = rig.loop->need(ids[i]);
         EXPECT_TRUE(there.ok()) << there.error().message();
         std::vector<float> back = rig.floats_of(ids[i], kFloats);
         rig.done_with(ids[i]);
@@ -215,7 +215,7 @@ TEST(LoopCodecs, under_refuse_the_step_stops_and_names_tensor_class_and_codec) {
     ValueId const odd = rig.save_floats(bad, saved_as("affine4")).value();
     Step step(rig, "affine4", 12);
     EXPECT_FALSE(rig.loop->all_on_device()) << "or nobody would ask";
-    Result<void> const refused = rig.loop->need(odd);
+    auto const refused = rig.loop->need(odd);
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, Errc::unsupported);
     for (std::string const part : {"test value 0", "linear_input", "affine4", "17"}) {
@@ -231,7 +231,7 @@ TEST(LoopCodecs, under_refuse_the_step_stops_and_names_tensor_class_and_codec) {
 TEST(LoopCodecs, a_coded_block_that_went_bad_stops_the_step_and_names_value_and_tier) {
     Rig rig(1_MiB, {{.kind = Fault::Kind::garble, .way = Direction::load, .at_byte = 200}});
     Step step(rig, "affine4", 10);
-    Result<void> const outcome = rig.loop->need(step.ids[0]);
+    auto const outcome = rig.loop->need(step.ids[0]);
     ASSERT_FALSE(outcome.ok());
     EXPECT_EQ(outcome.error().code, Errc::corrupt);
     EXPECT_NE(outcome.error().what.find("test value 0"), std::string::npos);
@@ -246,11 +246,11 @@ TEST(LoopCodecs, errors_of_a_load_come_through_in_their_own_words) {
          {.kind = Fault::Kind::flip, .way = Direction::load, .first = 1, .count = 1}}
     );
     Step step(rig, "affine4", 10);
-    Result<void> const failed = rig.loop->need(step.ids[0]);
+    auto const failed = rig.loop->need(step.ids[0]);
     ASSERT_FALSE(failed.ok());
     EXPECT_EQ(failed.error().code, Errc::io);
     EXPECT_NE(failed.error().what.find("failed (by script)"), std::string::npos);
-    Result<void> const flipped = rig.loop->need(step.ids[0]);
+    auto const flipped = rig.loop->need(step.ids[0]);
     ASSERT_FALSE(flipped.ok());
     EXPECT_EQ(flipped.error().code, Errc::corrupt);
     EXPECT_NE(flipped.error().what.find("checksum"), std::string::npos);

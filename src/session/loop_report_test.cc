@@ -27,7 +27,7 @@ std::int64_t stalled(Loop& loop, StallCause cause) {
     return stalled(loop.report(), cause);
 }
 
-nlohmann::json events_in(std::string const& path) {
+nlohmann::json report_events_in(std::string const& path) {
     std::ifstream stream(path);
     return nlohmann::json::parse(stream, nullptr, false)["traceEvents"];
 }
@@ -126,7 +126,7 @@ TEST(LoopReport, a_timeline_has_every_move_once_and_the_stalls_of_the_report) {
         stall(rig);
         report = rig.loop->report();
     }
-    nlohmann::json const events = events_in(path);
+    nlohmann::json const events = report_events_in(path);
     EXPECT_EQ(bytes_on(events, Lane::nvme_write), report.stored_bytes);
     EXPECT_EQ(bytes_on(events, Lane::nvme_read), report.loaded_bytes);
     EXPECT_EQ(bytes_on(events, Lane::copy_out), 0);
@@ -144,7 +144,7 @@ TEST(LoopReport, a_step_that_fails_leaves_its_timeline) {
         Rig rig(1_MiB, {}, {}, 64_MiB, ChooserKind::keep_all, Pool::nvme, path);
         ASSERT_FALSE(rig.loop->make_room(2_MiB).ok());
     }
-    EXPECT_GT(microseconds_of(events_in(path), "stall admission"), 0);
+    EXPECT_GT(microseconds_of(report_events_in(path), "stall admission"), 0);
 }
 
 TEST(LoopReport, a_timeline_that_has_no_place_is_refused_by_name) {

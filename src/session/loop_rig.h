@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -63,11 +64,22 @@ class Blocks final : public Driver {
     std::vector<ValueId> newly_unshared(std::size_t) override {
         return std::exchange(unshared, {});
     }
+    std::optional<ValueRecipe> recipe_of(ValueId value) override {
+        auto const found = recipes.find(value);
+        return found == recipes.end() ? std::nullopt : std::optional(found->second);
+    }
+    std::vector<ValueId> found_recipes() override { return std::exchange(late_recipes, {}); }
+    bool keep_recipe(ValueId) override { return has_sources; }
+    Result<std::int64_t> recompute(ValueId value) override { return make(value); }
     std::string describe(ValueId value) const override {
         return "test value " + std::to_string(value.number);
     }
 
     std::vector<ValueId> unshared;  ///< what newly_unshared will return
+    std::map<ValueId, ValueRecipe> recipes;
+    std::vector<ValueId> late_recipes;  ///< that are found now
+    bool has_sources = true;
+    std::function<Result<std::int64_t>(ValueId)> make;  ///< `recompute`
 
   private:
     void free_when_unheld(void* block) {
@@ -193,7 +205,7 @@ struct Rig {
 
     /// The program, which has the value, writes it.
     void write(ValueId value) {
-        loop->about_to_write(value);
+        EXPECT_TRUE(loop->need(value, Loop::Use::write).ok());
         bytes[value] = 251;
         std::memset(driver->at(value), bytes[value], static_cast<std::size_t>(sizes.at(value)));
     }

@@ -55,6 +55,28 @@ TEST(Loop, a_value_may_be_needed_again_and_again) {
     EXPECT_EQ(rig.loop->ledger(), LedgerView{});
 }
 
+TEST(Loop, where_the_count_has_room_and_the_device_refuses_as_much_leaves_as_was_asked_for) {
+    Rig rig(8_MiB);
+    std::vector<ValueId> const values = rig.save_all(16, 256_KiB);
+    ASSERT_EQ(rig.device->usage().used_bytes, 4_MiB);
+    ASSERT_TRUE(rig.loop->make_room(2_MiB).ok());
+    EXPECT_EQ(rig.device->usage().used_bytes, 2_MiB);
+    ASSERT_TRUE(rig.loop->make_room(4_MiB).ok()) << "less came free, which may be enough";
+    EXPECT_EQ(rig.device->usage().used_bytes, 0);
+    Result<void> const nothing_left = rig.loop->make_room(1_MiB);
+    ASSERT_FALSE(nothing_left.ok());
+    EXPECT_EQ(nothing_left.error().code, Errc::out_of_memory);
+    ASSERT_NE(nothing_left.error().refusal, nullptr);
+    EXPECT_TRUE(nothing_left.error().refusal->is_in_pieces);
+    EXPECT_EQ(nothing_left.error().refusal->asked_bytes, 1_MiB) << "what the program asked for";
+    rig.loop->phase(Phase::backward);
+    for (ValueId const value : values) {
+        ASSERT_TRUE(rig.loop->need(value).ok());
+        rig.expect_intact(value);
+        rig.done_with(value);
+    }
+}
+
 TEST(Loop, what_the_program_wrote_leaves_and_comes_back_as_written) {
     Rig rig(2_MiB);
     std::vector<ValueId> const values = rig.save_all(20, 256_KiB);
@@ -138,7 +160,7 @@ TEST(Loop, a_full_tier_keeps_what_it_has_and_the_rest_stays) {
 TEST(Loop, a_flipped_bit_stops_the_step_and_names_the_value) {
     Rig rig(1_MiB, {{.kind = Fault::Kind::flip, .way = Direction::load, .first = 0, .count = 1}});
     std::vector<ValueId> const values = rig.save_all(10, 256_KiB);
-    Result<void> const outcome = rig.loop->need(values.front());
+    auto const outcome = rig.loop->need(values.front());
     ASSERT_FALSE(outcome.ok());
     EXPECT_EQ(outcome.error().code, Errc::corrupt);
     EXPECT_NE(outcome.error().what.find("test value 0"), std::string::npos);
@@ -160,7 +182,7 @@ TEST(Loop, a_read_ahead_that_fails_while_it_is_waited_for_is_tried_again) {
     rig.loop->backward_order(values);
     rig.tier->set_delay_ms(50);
     for (ValueId const value : values) {  // the first that is away is asked for at once
-        Result<void> const there = rig.loop->need(value);
+        auto const there = rig.loop->need(value);
         ASSERT_TRUE(there.ok()) << value.number << ": " << there.error().message();
         rig.expect_intact(value);
         rig.done_with(value);

@@ -14,16 +14,16 @@
 namespace spillway {
 namespace {
 
-constexpr std::size_t kFloats = 64 * 1024;  ///< 256 KiB
+constexpr std::size_t kSaverFloats = 64 * 1024;  ///< 256 KiB
 
 SavedAs lossy(Advice advice) {
-    Encoding const encoding{parse_codec("affine2").value(), Dtype::f32, kFloats};
+    Encoding const encoding{parse_codec("affine2").value(), Dtype::f32, kSaverFloats};
     return {encoding, advice, TensorClass::linear_input};
 }
 
-std::vector<float> noise(std::uint64_t seed) {
+std::vector<float> saver_noise(std::uint64_t seed) {
     std::mt19937_64 random(seed);
-    std::vector<float> values(kFloats);
+    std::vector<float> values(kSaverFloats);
     for (float& value : values) {
         value = static_cast<float>(random() % 2001) / 1000 - 1;
     }
@@ -39,7 +39,7 @@ bool comes_back_exact(Rig& rig, ValueId value, std::vector<float> const& values)
 
 TEST(SecondSaver, a_value_that_was_not_reported_yet_goes_raw) {
     Rig rig(64_MiB);
-    std::vector<float> const values = noise(1);
+    std::vector<float> const values = saver_noise(1);
     ValueId const value = rig.save_floats(values, lossy(Advice::when_asked)).value();
     rig.loop->goes_raw(value);
     EXPECT_TRUE(comes_back_exact(rig, value, values));
@@ -51,7 +51,7 @@ TEST(SecondSaver, a_value_that_was_not_reported_yet_goes_raw) {
 
 TEST(SecondSaver, a_value_that_the_executor_would_encode_goes_raw) {
     Rig rig(2_MiB);
-    std::vector<float> const values = noise(1);
+    std::vector<float> const values = saver_noise(1);
     for (int i = 0; i < 5; ++i) {  // more than half the cap, so the next is reported
         EXPECT_TRUE(rig.save(256_KiB).ok());
     }
@@ -67,7 +67,7 @@ TEST(SecondSaver, a_value_that_the_executor_would_encode_goes_raw) {
 
 TEST(SecondSaver, a_coded_copy_that_is_away_counts_no_more) {
     Rig rig(64_MiB);
-    std::vector<float> const values = noise(1);
+    std::vector<float> const values = saver_noise(1);
     ValueId const value = rig.save_floats(values, lossy(Advice::at_once)).value();
     EXPECT_TRUE(rig.save(256_KiB).ok());  // now the first is reported as unshared
     rig.loop->settle();
@@ -82,8 +82,8 @@ TEST(SecondSaver, a_coded_copy_that_is_away_counts_no_more) {
 
 TEST(SecondSaver, what_is_exact_stays_encoded) {
     Rig rig(64_MiB);
-    std::vector<float> const values(kFloats, 1.5F);
-    Encoding const encoding{parse_codec("lossless").value(), Dtype::f32, kFloats};
+    std::vector<float> const values(kSaverFloats, 1.5F);
+    Encoding const encoding{parse_codec("lossless").value(), Dtype::f32, kSaverFloats};
     ValueId const value = rig.save_floats(values, {encoding, Advice::at_once}).value();
     rig.loop->goes_raw(value);
     EXPECT_TRUE(rig.save(256_KiB).ok());
@@ -99,7 +99,7 @@ TEST(SecondSaver, what_is_exact_stays_encoded) {
 
 TEST(SecondSaver, without_one_the_code_comes_back) {
     Rig rig(64_MiB);
-    std::vector<float> const values = noise(1);
+    std::vector<float> const values = saver_noise(1);
     ValueId const value = rig.save_floats(values, lossy(Advice::at_once)).value();
     EXPECT_TRUE(rig.save(256_KiB).ok());
     EXPECT_FALSE(comes_back_exact(rig, value, values));

@@ -70,11 +70,32 @@ void VirtualMemory::written(ValueId value) {
     }
 }
 
-void VirtualMemory::dropped(ValueId value) {
+bool VirtualMemory::dropped(ValueId value) {
     SimValue& entry = values_.at(value);
-    entry.alive = false;
-    if (entry.place == Place::held && entry.stores == 0) {
-        free_device(entry);
+    entry.drop_waits = entry.pins > 0;
+    if (!entry.drop_waits) {
+        end(entry);
+    }
+    return !entry.drop_waits;
+}
+
+void VirtualMemory::end(SimValue& value) {
+    value.alive = false;
+    if (std::exchange(value.by_recipe, false)) {
+        unpin_sources(value);
+    }
+    if (value.place == Place::held && value.stores == 0) {
+        free_device(value);
+    }
+}
+
+void VirtualMemory::unpin_sources(SimValue& value) {
+    for (ValueId const id : value.sources) {
+        SimValue& source = values_.at(id);
+        if (--source.pins == 0 && std::exchange(source.drop_waits, false)) {
+            end(source);
+            unpinned_.push_back(id);
+        }
     }
 }
 
@@ -161,7 +182,8 @@ void VirtualMemory::bind(Command const& command, ValueId needed) {
     if (value == nullptr) {
         return;
     }
-    if (value->place != Place::returning || !value->loaded || command.value != needed) {
+    bool const is_needed = needed.valid() && (command.value == needed || value->pins > 0);
+    if (value->place != Place::returning || !value->loaded || !is_needed) {
         broken(text_of(command) + ": its bytes are not loaded, or nobody needs it now");
         return;
     }
@@ -180,11 +202,77 @@ void VirtualMemory::drop(Command const& command) {
         broken(text_of(command) + ": not on the device, or its copy is not stored");
         return;
     }
-    if (!value->unshared || value->in_use) {
-        broken(text_of(command) + ": the program still holds it");
+    if (!value->unshared || value->in_use || value->holds > 0) {
+        broken(text_of(command) + ": the program still holds it, or a run needs it");
         return;
     }
     free_device(*value);
+}
+
+void VirtualMemory::drop_by_recipe(Command const& command) {
+    SimValue* const value = value_of(command);
+    if (value == nullptr) {
+        return;
+    }
+    bool const is_free = value->place == Place::held && value->alive && value->unshared &&
+                         !value->in_use && value->holds == 0 && value->stores == 0 &&
+                         value->may_leave;
+    bool const is_sound =
+        std::all_of(value->sources.begin(), value->sources.end(), [&](ValueId id) {
+            auto const source = values_.find(id);
+            return source != values_.end() && source->second.alive &&
+                   (source->second.place != Place::held ||
+                    (source->second.unshared && !source->second.in_use)) &&
+                   source->second.may_go_raw();
+        });
+    if (!is_free || !is_sound) {
+        broken(text_of(command) + ": the program holds it or what it is made of");
+        return;
+    }
+    for (ValueId const id : value->sources) {
+        ++values_.at(id).pins;
+    }
+    value->by_recipe = true;
+    free_device(*value);
+}
+
+void VirtualMemory::recompute_given(Command const& command) {
+    SimValue* const value = value_of(command);
+    if (value == nullptr) {
+        return;
+    }
+    if (!value->by_recipe || command.lane != Lane::compute || value->holds > 1 ||
+        command.size_bytes != value->size_bytes) {
+        broken(text_of(command) + ": it is not gone by its recipe, or is being made");
+        return;
+    }
+    ++value->holds;
+    for (ValueId const id : value->sources) {
+        ++values_.at(id).holds;
+    }
+}
+
+void VirtualMemory::recompute_begins(Command const& command) {
+    for (ValueId const id : values_.at(command.value).sources) {
+        if (values_.at(id).place != Place::held) {
+            broken(text_of(command) + ": value " + std::to_string(id.number) + " is not there");
+        }
+    }
+}
+
+/// The bytes of what it made were allocated before.
+void VirtualMemory::recompute_ended(Command const& command, bool ok) {
+    SimValue& value = values_.at(command.value);
+    --value.holds;
+    for (ValueId const id : value.sources) {
+        --values_.at(id).holds;
+    }
+    if (ok) {
+        value.by_recipe = false;
+        value.place = Place::held;
+        held_bytes_ += value.size_bytes;
+        unpin_sources(value);
+    }
 }
 
 void VirtualMemory::release(Command const& command) {
@@ -230,9 +318,11 @@ std::int64_t VirtualMemory::droppable_bytes() const {
         auto const block = blocks_.find(value.block);
         bool const copied = block != blocks_.end() && block->second.state != BlockState::failed &&
                             !block->second.stale;
-        bool const unshared = value.place == Place::held && value.alive && value.unshared && copied;
+        bool const unshared = value.place == Place::held && value.alive && value.unshared &&
+                              copied && value.holds == 0;
         bool const leaving = !value.alive && value.place != Place::none;
-        sum += unshared || leaving || value.place == Place::returning ? value.size_bytes : 0;
+        bool const returning = value.place == Place::returning && value.holds == 0;
+        sum += unshared || leaving || returning ? value.size_bytes : 0;
     }
     return sum;
 }
@@ -252,7 +342,7 @@ std::int64_t VirtualMemory::storable_bytes(std::int64_t room_bytes) const {
     for (auto const& [id, value] : values_) {
         bool const has_copy = blocks_.contains(value.block);
         if (value.place == Place::held && value.alive && value.unshared && value.may_leave &&
-            !has_copy && value.away_bytes() <= room_bytes) {
+            !has_copy && value.holds == 0 && value.away_bytes() <= room_bytes) {
             largest = std::max(largest, value.size_bytes);
         }
     }

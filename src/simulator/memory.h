@@ -18,6 +18,8 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace spillway {
 
@@ -48,7 +50,13 @@ class VirtualMemory {
     /// The program writes what it uses: a copy of it is none any more.
     void written(ValueId value);
     void use_ends(ValueId value) { values_.at(value).in_use = false; }
-    void dropped(ValueId value);
+    /// False: it is kept for the sake of recipes, and `take_unpinned` has it later.
+    [[nodiscard]] bool dropped(ValueId value);
+    /// Values that were dropped before, and that no recipe needs any more.
+    [[nodiscard]] std::vector<ValueId> take_unpinned() { return std::exchange(unpinned_, {}); }
+    void has_recipe(ValueId value, std::vector<ValueId> const& sources) {
+        values_.at(value).sources = sources;
+    }
 
     // What commands do. Each is called once its fences have passed.
     void reserve_away(Command const& command);
@@ -63,6 +71,13 @@ class VirtualMemory {
     void transfer_ended(TransferEnd const& end);
     void bind(Command const& command, ValueId needed);
     void drop(Command const& command);
+    void drop_by_recipe(Command const& command);
+    /// A run of a recipe that will come: what it needs must not leave before it has ended.
+    void recompute_given(Command const& command);
+    /// It is about to compute: what it needs has to be there.
+    void recompute_begins(Command const& command);
+    void recompute_ended(Command const& command, bool ok);
+    [[nodiscard]] bool is_pinned(ValueId value) const { return values_.at(value).pins > 0; }
     void release(Command const& command);
 
     [[nodiscard]] bool is_held(ValueId value) const {
@@ -109,6 +124,11 @@ class VirtualMemory {
         bool in_use = false;
         bool alive = true;
         bool may_leave = true;
+        std::vector<ValueId> sources;  ///< of its recipe
+        bool by_recipe = false;
+        int pins = 0;  ///< values that are gone and are made from it
+        bool drop_waits = false;
+        int holds = 0;  ///< runs that need it
 
         [[nodiscard]] bool may_go_raw() const { return encoded_bytes == 0 || encode_failed; }
         [[nodiscard]] bool may_be_encoded() const {
@@ -138,6 +158,8 @@ class VirtualMemory {
     void run_ended(TransferEnd const& end, SimValue& value, Block& block);
     void copy_ended(SimValue& value, Command const& command);
     void free_device(SimValue& value);
+    void unpin_sources(SimValue& value);
+    void end(SimValue& value);
     void release_block(Command const& command);
     void release_device(Command const& command);
     [[nodiscard]] SimValue* value_of(Command const& command);
@@ -154,6 +176,7 @@ class VirtualMemory {
     std::unordered_map<ValueId, SimValue> values_;
     std::unordered_map<BlockId, Block> blocks_;
     std::vector<MemoryStep> record_;
+    std::vector<ValueId> unpinned_;
     Result<void> verdict_;
 };
 

@@ -100,7 +100,7 @@ TEST_F(CodedMemory, there_and_back_keeps_the_law) {
     end(load_command());
     end(decode_command());
     memory_.bind(bind_command(), kValue);
-    memory_.dropped(kValue);
+    (void)memory_.dropped(kValue);
     memory_.release(away(command(8, CommandKind::release, Lane::nvme_write, kEncoded)));
     memory_.check_empty();
     EXPECT_TRUE(memory_.verdict().ok()) << memory_.verdict().error().what;
@@ -200,7 +200,7 @@ TEST_F(CodedMemory, its_room_outlives_its_decode) {
     load();
     memory_.decode_given(decode_command());
     end(load_command());
-    memory_.dropped(kValue);
+    (void)memory_.dropped(kValue);
     memory_.release(away(command(8, CommandKind::release, Lane::nvme_write, kEncoded)));
     expect_broken("it is used");
 }

@@ -134,19 +134,74 @@ bool SimulatorRun::need(ValueId value) {
     do {
         ask_need(value);
     } while (going() && !memory_.is_held(value));
-    situation_.answering_need = false;
     if (going() && ++needs_ == how_.write_every) {
         needs_ = 0;
+        write(value);
+    }
+    situation_.answering_need = false;
+    return going();
+}
+
+/// What is made from it is made first.
+void SimulatorRun::write(ValueId value) {
+    while (going() && memory_.is_pinned(value)) {
+        ask(AboutToWrite{value});
+        carry_out_runs();
+    }
+    if (going()) {
         memory_.written(value);
         ask(AboutToWrite{value});
     }
-    return going();
+}
+
+/// Runs of recipes, which compute. After a refusal those that are left end, too.
+void SimulatorRun::carry_out_runs() {
+    deliver();
+    while (std::optional<Command> const run = mover_.take_run()) {
+        bool const ok = going() && carry_out(*run);
+        mover_.run_ended(*run, ok);
+        deliver();
+        for (ValueId const id : memory_.take_unpinned()) {
+            mover_.queue(Dropped{id});
+        }
+    }
+    deliver();
+}
+
+bool SimulatorRun::carry_out(Command const& run) {
+    auto const in_trace = static_cast<std::size_t>(run.value.number) % trace_.values.size();
+    RecipeShape const& recipe = *trace_.values[in_trace].recipe;
+    std::int64_t const transient_bytes = recipe.transient_bytes * how_.transient_percent / 100;
+    if (++runs_ == how_.fail_recompute) {
+        result_.ok = false;
+        result_.refusal = "cannot make value " + std::to_string(run.value.number) + ": injected";
+        return false;
+    }
+    if (!request(run.size_bytes)) {
+        return false;
+    }
+    if (!request(transient_bytes)) {
+        memory_.free(run.size_bytes);
+        return false;
+    }
+    std::int64_t const start_ns = mover_.now_ns();
+    mover_.pass_time(start_ns + recipe.duration_ns);
+    memory_.free(transient_bytes);
+    ++result_.recomputes;
+    result_.recompute_ns += recipe.duration_ns;
+    result_.recomputed_bytes += run.size_bytes;
+    if (recipe.duration_ns > 0) {
+        result_.timeline.spans.push_back(
+            {Lane::compute, "recompute", run.value, run.size_bytes, start_ns, mover_.now_ns()}
+        );
+    }
+    return true;
 }
 
 void SimulatorRun::ask_need(ValueId value) {
     mover_.begin_need();
     ask(Need{value, usage()});
-    deliver();
+    carry_out_runs();
     if (memory_.is_held(value) || !going()) {
         return;
     }
@@ -203,6 +258,9 @@ void SimulatorRun::end_point(TracePoint const& point) {
     for (ValueId const value : point.unshared) {
         event.unshared.push_back(id_of(value));
         memory_.became_unshared(id_of(value));
+        if (trace_.values[value.index()].recipe) {
+            tell_recipe(value);
+        }
     }
     if (!event.unshared.empty()) {
         deliver();
@@ -211,8 +269,27 @@ void SimulatorRun::end_point(TracePoint const& point) {
     }
     for (ValueId const value : point.dropped) {
         live_[value.index()] = false;
-        memory_.dropped(id_of(value));
-        mover_.queue(Dropped{id_of(value)});
+        drop(id_of(value));
+    }
+}
+
+void SimulatorRun::tell_recipe(ValueId in_trace) {
+    Made made{id_of(in_trace), *trace_.values[in_trace.index()].recipe};
+    for (ValueId& source : made.recipe.sources) {
+        source = id_of(source);
+    }
+    made.before_moves = how_.recompute_before_moves;
+    memory_.has_recipe(made.value, made.recipe.sources);
+    deliver();
+    ask(made);
+}
+
+void SimulatorRun::drop(ValueId value) {
+    if (memory_.dropped(value)) {
+        mover_.queue(Dropped{value});
+    }
+    for (ValueId const id : memory_.take_unpinned()) {
+        mover_.queue(Dropped{id});
     }
 }
 
@@ -220,8 +297,7 @@ void SimulatorRun::drop_rest() {
     for (std::size_t i = 0; i < live_.size(); ++i) {
         if (live_[i]) {
             ValueId const id = id_of(ValueId{static_cast<std::int64_t>(i)});
-            memory_.dropped(id);
-            mover_.queue(Dropped{id});
+            drop(id);
         }
     }
     live_.assign(live_.size(), false);
@@ -300,8 +376,9 @@ void SimulatorRun::handle(Event const& event) {
     for (Command const& command : reply) {
         record(command);
     }
-    bool const makes_room =
-        std::holds_alternative<Short>(event) || std::holds_alternative<Need>(event);
+    bool const makes_room = std::holds_alternative<Short>(event) ||
+                            std::holds_alternative<Need>(event) ||
+                            std::holds_alternative<AboutToWrite>(event);
     bool const made_room = std::exchange(situation_.making_room, makes_room);
     for (Command const& command : reply) {
         if (!memory_.verdict()) {

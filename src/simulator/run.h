@@ -44,6 +44,11 @@ class SimulatorRun {
     void report_order();
     [[nodiscard]] bool need(ValueId value);
     void ask_need(ValueId value);
+    void write(ValueId value);
+    void carry_out_runs();
+    [[nodiscard]] bool carry_out(Command const& run);
+    void drop(ValueId value);
+    void tell_recipe(ValueId in_trace);
     [[nodiscard]] bool set_floor(std::int64_t floor_bytes);
     [[nodiscard]] bool save(ValueId value, TraceValue const& what);
     void compute(std::int64_t duration_ns);
@@ -84,6 +89,7 @@ class SimulatorRun {
     bool in_phase_ = false;
     Phase phase_ = Phase::setup;
     std::int64_t needs_ = 0;
+    std::int64_t runs_ = 0;
 };
 
 }  // namespace spillway

@@ -47,12 +47,17 @@ struct SimulatorOptions {
                                   ///< session; else only before the next program event
     std::uint64_t seed = 0;
     double jitter = 0;  ///< a transfer takes up to this share more or less time; in [0, 0.95]
-    std::int64_t fail_store = 0;   ///< the n-th store fails
-    std::int64_t fail_load = 0;    ///< the n-th load fails
-    std::int64_t fail_decode = 0;  ///< the n-th decode finds its code corrupt
-    std::int64_t raw_every = 0;    ///< every n-th encode finds what its code cannot hold
-    std::int64_t write_every = 0;  ///< after every n-th need the program writes what it needed
-    bool fault_is_full = false;    ///< a failing store reports that its place is full
+    std::int64_t fail_store = 0;      ///< the n-th store fails
+    std::int64_t fail_load = 0;       ///< the n-th load fails
+    std::int64_t fail_decode = 0;     ///< the n-th decode finds its code corrupt
+    std::int64_t raw_every = 0;       ///< every n-th encode finds what its code cannot hold
+    std::int64_t write_every = 0;     ///< after every n-th need the program writes what it needed
+    std::int64_t fail_recompute = 0;  ///< the n-th run of a recipe fails
+    std::int64_t no_recipe = 0;       ///< at the n-th drop by a recipe its sources have gone
+    /// What runs of recipes allocate beside their results, in percent of what was foretold.
+    std::int64_t transient_percent = 100;
+    bool recompute_before_moves = true;  ///< the rule's answer for all recipes
+    bool fault_is_full = false;          ///< a failing store reports that its place is full
     /// A pool refuses what would take it above this, whatever its budget says; below 0: never.
     std::array<std::int64_t, kPools> full_at_bytes{-1, -1, -1};
     /// The answers of the driver's rule, by slot; slots that are not here get the default one.
@@ -76,6 +81,9 @@ struct SimulationResult {
     std::int64_t loaded_bytes = 0;
     std::int64_t encodes = 0;
     std::int64_t decodes = 0;
+    std::int64_t recomputes = 0;
+    std::int64_t recompute_ns = 0;
+    std::int64_t recomputed_bytes = 0;
     std::int64_t shorts = 0;  ///< allocations that did not fit at once
     std::array<std::int64_t, kPools> peak_bytes{};
     Timeline timeline;

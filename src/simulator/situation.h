@@ -29,7 +29,7 @@ struct Situation {
     SimulatedFloor floor;
     ValueId needed{};  ///< answered now, or the last that was
     bool answering_need = false;
-    bool making_room = false;  ///< a need or short is answered now
+    bool making_room = false;  ///< a need, short or write is answered now
 };
 
 }  // namespace spillway

@@ -43,10 +43,11 @@ void VirtualMover::execute(Command const& command) {
         memory_.broken("command " + to_text(command) + " waits for what was never given");
         return;
     }
-    if (state == FenceState::failed) {
+    if (state == FenceState::failed && command.work != SideWork::recompute) {
         fail_with_fence(command);
         return;
     }
+    bool const is_recompute = command.work == SideWork::recompute;
     bool const on_lane = command.kind == CommandKind::store || command.kind == CommandKind::load ||
                          command.kind == CommandKind::run;
     if (state == FenceState::pending && !on_lane) {
@@ -58,7 +59,9 @@ void VirtualMover::execute(Command const& command) {
         pending_drops_.push_back(command);
         return;
     }
-    if (!on_lane) {
+    if (is_recompute) {
+        fences_.set(command.id, FenceState::pending);
+    } else if (!on_lane) {
         fences_.set(command.id, FenceState::passed);
     }
     execute_now(command);
@@ -163,6 +166,10 @@ void VirtualMover::run_work(Command const& command) {
             ++result_.decodes;
             lanes_.push({command, result_.decodes == how_.fail_decode});
             return;
+        case SideWork::recompute:
+            memory_.recompute_given(command);
+            runs_.push_back(command);
+            return;
         case SideWork::none:
             memory_.broken("command " + to_text(command) + " runs nothing");
             return;
@@ -177,7 +184,41 @@ void VirtualMover::load(Command const& command) {
 }
 
 void VirtualMover::drop(Command const& command) {
-    memory_.drop(command);
+    if (command.work == SideWork::recompute) {
+        if (++drops_by_recipe_ == how_.no_recipe) {
+            fail(command, {});
+            return;
+        }
+        memory_.drop_by_recipe(command);
+        fences_.set(command.id, FenceState::passed);
+    } else {
+        memory_.drop(command);
+    }
+    queued_.push_back(Finished{command.id});
+}
+
+std::optional<Command> VirtualMover::take_run() {
+    while (!runs_.empty()) {
+        Command const command = std::move(runs_.front());
+        runs_.pop_front();
+        if (fences_.of(command.after) == FenceState::failed) {
+            memory_.recompute_ended(command, false);
+            fail_with_fence(command);
+            continue;
+        }
+        memory_.recompute_begins(command);
+        return command;
+    }
+    return std::nullopt;
+}
+
+void VirtualMover::run_ended(Command const& command, bool ok) {
+    memory_.recompute_ended(command, ok);
+    if (!ok) {
+        fail(command, {false, "injected fault"});
+        return;
+    }
+    fences_.set(command.id, FenceState::passed);
     queued_.push_back(Finished{command.id});
 }
 

@@ -63,6 +63,11 @@ class VirtualMover {
     /// No event and no drop is to come but from a lane.
     [[nodiscard]] bool is_quiet() const { return queued_.empty() && pending_drops_.empty(); }
 
+    /// The next run of a recipe, which whoever computes carries out. None: there is none, or those
+    /// that were left could not start.
+    [[nodiscard]] std::optional<Command> take_run();
+    void run_ended(Command const& command, bool ok);
+
     /// From here on room is looked for that a returning value does not find.
     void begin_need();
     /// What it needed; 0: it found room.
@@ -106,6 +111,8 @@ class VirtualMover {
     std::unordered_map<CommandId, Reason> reasons_;  ///< of the commands that failed
     std::deque<Event> queued_;
     std::vector<Command> pending_drops_;
+    std::deque<Command> runs_;
+    std::int64_t drops_by_recipe_ = 0;
     std::int64_t missing_bytes_ = 0;
     bool missed_without_fault_ = false;
     std::int64_t faults_before_need_ = 0;

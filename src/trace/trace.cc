@@ -50,10 +50,23 @@ class Validator {
             if (value.slot.output < 0 || value.slot.occurrence < 0) {
                 fail(who + " has an impossible slot");
             }
-            if (value.remake_ns < 0 || value.remake_ns > kMostNs) {
-                fail(who + " has an impossible remake time");
+            if (value.recipe && !is_possible(*value.recipe, i)) {
+                fail(who + " has an impossible recipe");
+            }
+            if (value.recipe && !value.why_no_recipe.empty()) {
+                fail(who + " has a recipe, and a reason why it has none");
             }
         }
+    }
+
+    [[nodiscard]] bool is_possible(RecipeShape const& recipe, std::size_t of) const {
+        bool const has_sources =
+            std::all_of(recipe.sources.begin(), recipe.sources.end(), [&](ValueId id) {
+                return id.valid() && id.index() < trace_.values.size() && id.index() != of;
+            });
+        return has_sources && recipe.calls >= 1 && recipe.duration_ns >= 0 &&
+               recipe.duration_ns <= kMostNs && recipe.transient_bytes >= 0 &&
+               recipe.transient_bytes <= kMostBytes;
     }
 
     void check(TracePoint const& point) {

@@ -8,9 +8,11 @@
 #include "base/ids.h"
 #include "base/phase.h"
 #include "base/result.h"
+#include "trace/recipe.h"
 #include "trace/slot.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,7 +29,9 @@ struct TraceValue {
     std::int64_t size_bytes = 0;  ///< as the device's allocator rounds
     std::string dtype{};          ///< as torch prints it ("float32"); may be empty
     ValueKind kind = ValueKind::activation;
-    std::int64_t remake_ns = 0;  ///< what making it again costs; 0: unknown
+    std::optional<RecipeShape> recipe{};  ///< none: it cannot be made again
+    std::string module{};         ///< that saves it, "layers.0"; empty: the model, or unknown
+    std::string why_no_recipe{};  ///< in words; may be empty, and is where there is a recipe
 
     bool operator==(TraceValue const&) const = default;
 };
@@ -59,7 +63,8 @@ struct Trace {
 /// Is it a step that a program could do?
 ///
 /// Fails   Errc::bad_argument naming the point and value: sizes, durations or floors below 0; a
-///         value saved twice, never or out of order; used before it is saved or after its drop
+///         recipe of itself or of no value; a value saved twice, never or out of order; used before
+///         it is saved or after its drop
 [[nodiscard]] Result<void> validate(Trace const& trace);
 
 [[nodiscard]] std::string to_json_text(Trace const& trace);

@@ -21,7 +21,7 @@ Trace two_values() {
     trace.name = "two values";
     trace.values = {
         {.slot = {"input", 0, 0}, .size_bytes = 100, .dtype = "float32"},
-        {.slot = {"aten::gelu", 0, 0}, .size_bytes = 50, .remake_ns = 7}};
+        {.slot = {"aten::gelu", 0, 0}, .size_bytes = 50, .recipe = RecipeShape{{{0}}, 1, 7, 0}}};
     trace.points = {
         {.duration_ns = 10, .floor_bytes = 5, .saved = {id(0)}},
         {.duration_ns = 10, .floor_bytes = 9, .saved = {id(1)}, .unshared = {id(0)}},

@@ -15,17 +15,8 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-OrderedJson to_json(TraceValue const& value) {
-    OrderedJson json{{"slot", to_json(value.slot)}, {"size_bytes", value.size_bytes}};
-    if (!value.dtype.empty()) {
-        json["dtype"] = value.dtype;
-    }
-    json["kind"] = name_of(value.kind);
-    if (value.remake_ns != 0) {
-        json["remake_ns"] = value.remake_ns;
-    }
-    return json;
-}
+/// docs/formats/trace.md lists what changed with each version.
+constexpr std::int64_t kTraceVersion = 4;
 
 void put_ids(OrderedJson& json, char const* key, std::vector<ValueId> const& ids) {
     if (ids.empty()) {
@@ -36,6 +27,33 @@ void put_ids(OrderedJson& json, char const* key, std::vector<ValueId> const& ids
         list.push_back(id.number);
     }
     json[key] = std::move(list);
+}
+
+OrderedJson to_json(RecipeShape const& recipe) {
+    OrderedJson json = OrderedJson::object();
+    put_ids(json, "sources", recipe.sources);
+    json["calls"] = recipe.calls;
+    json["duration_ns"] = recipe.duration_ns;
+    json["transient_bytes"] = recipe.transient_bytes;
+    return json;
+}
+
+OrderedJson to_json(TraceValue const& value) {
+    OrderedJson json{{"slot", to_json(value.slot)}, {"size_bytes", value.size_bytes}};
+    if (!value.dtype.empty()) {
+        json["dtype"] = value.dtype;
+    }
+    json["kind"] = name_of(value.kind);
+    if (!value.module.empty()) {
+        json["module"] = value.module;
+    }
+    if (value.recipe) {
+        json["recipe"] = to_json(*value.recipe);
+    }
+    if (!value.why_no_recipe.empty()) {
+        json["why_no_recipe"] = value.why_no_recipe;
+    }
+    return json;
 }
 
 OrderedJson to_json(TracePoint const& point) {
@@ -50,19 +68,6 @@ OrderedJson to_json(TracePoint const& point) {
     return json;
 }
 
-TraceValue read_value(JsonView const& view) {
-    view.only({"slot", "size_bytes", "dtype", "kind", "remake_ns"});
-    TraceValue value;
-    value.slot = read_slot(view.at("slot"));
-    value.size_bytes = view.at("size_bytes").integer();
-    value.dtype = view.has("dtype") ? view.at("dtype").text() : "";
-    value.kind = static_cast<ValueKind>(
-        view.at("kind").one_of({"activation", "parameter", "gradient", "optimizer", "kv"})
-    );
-    value.remake_ns = view.has("remake_ns") ? view.at("remake_ns").integer() : 0;
-    return value;
-}
-
 std::vector<ValueId> read_ids(JsonView const& view, char const* key) {
     std::vector<ValueId> ids;
     if (view.has(key)) {
@@ -71,6 +76,32 @@ std::vector<ValueId> read_ids(JsonView const& view, char const* key) {
         }
     }
     return ids;
+}
+
+RecipeShape read_recipe(JsonView const& view) {
+    view.only({"sources", "calls", "duration_ns", "transient_bytes"});
+    return {
+        read_ids(view, "sources"),
+        view.at("calls").integer(),
+        view.at("duration_ns").integer(),
+        view.at("transient_bytes").integer()};
+}
+
+TraceValue read_value(JsonView const& view) {
+    view.only({"slot", "size_bytes", "dtype", "kind", "module", "recipe", "why_no_recipe"});
+    TraceValue value;
+    value.slot = read_slot(view.at("slot"));
+    value.size_bytes = view.at("size_bytes").integer();
+    value.dtype = view.has("dtype") ? view.at("dtype").text() : "";
+    value.kind = static_cast<ValueKind>(
+        view.at("kind").one_of({"activation", "parameter", "gradient", "optimizer", "kv"})
+    );
+    value.module = view.has("module") ? view.at("module").text() : "";
+    if (view.has("recipe")) {
+        value.recipe = read_recipe(view.at("recipe"));
+    }
+    value.why_no_recipe = view.has("why_no_recipe") ? view.at("why_no_recipe").text() : "";
+    return value;
 }
 
 TracePoint read_point(JsonView const& view) {
@@ -90,7 +121,7 @@ TracePoint read_point(JsonView const& view) {
 }  // namespace
 
 std::string to_json_text(Trace const& trace) {
-    OrderedJson json{{"spillway_trace", 2}, {"name", trace.name}};
+    OrderedJson json{{"spillway_trace", kTraceVersion}, {"name", trace.name}};
     json["values"] = OrderedJson::array();
     for (TraceValue const& value : trace.values) {
         json["values"].push_back(to_json(value));
@@ -105,7 +136,7 @@ std::string to_json_text(Trace const& trace) {
 Result<Trace> parse_trace(std::string_view text) {
     JsonDocument document(text, "trace");
     JsonView const root = document.root();
-    root.version("spillway_trace", 2);
+    root.version("spillway_trace", kTraceVersion);
     root.only({"spillway_trace", "name", "values", "points"});
     Trace trace;
     trace.name = root.at("name").text();

@@ -15,4 +15,6 @@ void Budget::phase(Phase /*phase*/, std::int64_t /*step*/) {}
 
 void Budget::exact(bool /*on*/) {}
 
+void Budget::trace(std::string const& /*file*/) {}
+
 }  // namespace spillway::train

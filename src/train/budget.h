@@ -18,6 +18,9 @@
 
 namespace spillway::train {
 
+/// That a trace takes: its own, and the one before it, which warms up.
+constexpr std::int64_t kTracedSteps = 2;
+
 /// Order  prepare, open, then for each step phase and record as the step goes
 class Budget {
   public:
@@ -54,6 +57,9 @@ class Budget {
     virtual void exact(bool on);
 
     [[nodiscard]] virtual std::unique_ptr<Scope> record() { return nullptr; }
+
+    /// Writes the trace of the step after the next into a file.
+    virtual void trace(std::string const& file);
 
     /// What the session did; nothing in a plain run.
     [[nodiscard]] virtual std::optional<Report> report() const { return std::nullopt; }

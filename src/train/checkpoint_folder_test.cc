@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string refusal(std::string const& path) {
+std::string folder_refusal(std::string const& path) {
     try {
         check_checkpoint_place(path);
     } catch (BadValue const& failure) {
@@ -80,10 +80,10 @@ TEST(checkpoint_folder, places_that_hold_anything_else_are_refused) {
     fs::create_directory(scratch.file("home"));
     write_text(scratch.file("home/letter"), "dear");
     write_text(scratch.file("file"), "");
-    EXPECT_EQ(refusal(scratch.file("new")), "accepted");
-    EXPECT_NE(refusal(scratch.file("home")).find("holds 'letter'"), std::string::npos);
-    EXPECT_NE(refusal(scratch.file("file")).find("not a folder"), std::string::npos);
-    EXPECT_NE(refusal(scratch.file("no/new")).find("there is no folder"), std::string::npos);
+    EXPECT_EQ(folder_refusal(scratch.file("new")), "accepted");
+    EXPECT_NE(folder_refusal(scratch.file("home")).find("holds 'letter'"), std::string::npos);
+    EXPECT_NE(folder_refusal(scratch.file("file")).find("not a folder"), std::string::npos);
+    EXPECT_NE(folder_refusal(scratch.file("no/new")).find("there is no folder"), std::string::npos);
     EXPECT_EQ(entries(scratch.path()), 2U);
 }
 

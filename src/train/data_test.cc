@@ -15,11 +15,11 @@
 namespace spillway::train {
 namespace {
 
-std::string text_of(Corpus const& corpus) {
+std::string tokens_as_text(Corpus const& corpus) {
     return {corpus.bytes.begin(), corpus.bytes.end()};
 }
 
-std::string refusal(std::string const& path, std::int64_t needed = 1) {
+std::string data_refusal(std::string const& path, std::int64_t needed = 1) {
     try {
         (void)read_corpus(path, needed);
     } catch (BadValue const& failure) {
@@ -32,7 +32,7 @@ TEST(data, a_file_is_read_as_it_is) {
     ScratchFolder const folder;
     write_text(folder.file("text"), std::string("one\0two", 7));
     Corpus const corpus = read_corpus(folder.file("text"), 4);
-    EXPECT_EQ(text_of(corpus), std::string("one\0two", 7));
+    EXPECT_EQ(tokens_as_text(corpus), std::string("one\0two", 7));
     EXPECT_EQ(corpus.files, 1);
 }
 
@@ -46,7 +46,7 @@ TEST(data, a_folder_is_its_text_files_in_the_order_of_their_paths) {
     std::filesystem::create_symlink(folder.file("a"), folder.file("z"));
     ASSERT_EQ(::mkfifo(folder.file("pipe").c_str(), 0600), 0);
     Corpus const corpus = read_corpus(folder.path(), 1);
-    EXPECT_EQ(text_of(corpus), "ABC");
+    EXPECT_EQ(tokens_as_text(corpus), "ABC");
     EXPECT_EQ(corpus.files, 3);
 }
 
@@ -63,19 +63,22 @@ TEST(data, what_cannot_be_used_is_refused_with_its_path) {
     write_text(folder.file("short"), "12345");
     ASSERT_EQ(::mkfifo(folder.file("pipe").c_str(), 0600), 0);
     EXPECT_EQ(
-        refusal(folder.file("no")), "--data " + folder.file("no") + ": No such file or directory"
+        data_refusal(folder.file("no")),
+        "--data " + folder.file("no") + ": No such file or directory"
     );
     EXPECT_EQ(
-        refusal(folder.file("empty")),
+        data_refusal(folder.file("empty")),
         "--data " + folder.file("empty") + ": empty, or holds no text"
     );
     EXPECT_NE(
-        refusal(folder.file("short"), 6).find("has 5 bytes of text, one sample takes 6"),
+        data_refusal(folder.file("short"), 6).find("has 5 bytes of text, one sample takes 6"),
         std::string::npos
     );
-    EXPECT_NE(refusal(folder.file("pipe")).find("neither a file nor a folder"), std::string::npos);
+    EXPECT_NE(
+        data_refusal(folder.file("pipe")).find("neither a file nor a folder"), std::string::npos
+    );
     std::filesystem::remove(folder.file("short"));
-    EXPECT_NE(refusal(folder.path()).find("empty, or holds no text"), std::string::npos);
+    EXPECT_NE(data_refusal(folder.path()).find("empty, or holds no text"), std::string::npos);
 }
 
 TEST(data, this_machine_has_text_of_its_own_and_it_is_the_same_twice) {

@@ -6,6 +6,7 @@
 #include "spillway/policy.h"
 #include "spillway/units.h"
 #include "train/bad_value.h"
+#include "train/budget.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_folder.h"
 #include "train/device.h"
@@ -49,6 +50,14 @@ void check_paths(TrainOptions const& options) {
     if (!options.json.empty()) {
         if (std::string const why = why_not_written(options.json); !why.empty()) {
             refuse("--json", options.json, why);
+        }
+    }
+    if (!options.trace.empty()) {
+        if (std::string const why = why_not_written(options.trace); !why.empty()) {
+            refuse("--trace", options.trace, why);
+        }
+        if (options.steps < kTracedSteps) {
+            refuse("--trace", options.trace, "it takes --steps 2 or more: one warms up");
         }
     }
     if (!options.checkpoint.empty()) {

@@ -23,14 +23,14 @@ TEST(results, losses_are_shortest_and_read_back_as_the_same_float) {
 }
 
 TEST(results, the_format_and_its_version_come_first) {
-    auto const json = nlohmann::ordered_json::parse(text_of({}));
+    auto const json = nlohmann::ordered_json::parse(text_of(Results{}));
     EXPECT_EQ(json.begin().key(), "format");
     EXPECT_EQ(json["format"], "spillway.train");
     EXPECT_EQ(json["version"], 1);
 }
 
 TEST(results, what_is_not_known_is_null) {
-    auto const json = nlohmann::json::parse(text_of({}));
+    auto const json = nlohmann::json::parse(text_of(Results{}));
     for (char const* const name :
          {"error",
           "device_allocated_peak_bytes",

@@ -146,6 +146,9 @@ class Run {
             prepared_.resumed.reset();
         }
         results_.first_step = step_;
+        if (!options_.trace.empty() && options_.steps - step_ < kTracedSteps) {
+            progress_.print("no trace is written: it takes two steps, and fewer are left");
+        }
         if (step_ >= options_.steps) {
             progress_.print(
                 "nothing to do: " + options_.resume + " is at step " + std::to_string(step_) +
@@ -173,6 +176,9 @@ class Run {
     void one_step() {
         auto const begin = std::chrono::steady_clock::now();
         auto const before = budget_.report();
+        if (!options_.trace.empty() && step_ == options_.steps - kTracedSteps) {
+            budget_.trace(options_.trace);
+        }
         results_.losses.push_back(trainer_->step(step_));
         synchronize(prepared_.device);
         ++step_;

@@ -81,6 +81,16 @@ class SessionBudget : public Budget {
         }
     }
 
+    void trace(std::string const& file) override {
+        if (session_) {
+            try {
+                session_->trace(file);
+            } catch (BadOption const& bad) {
+                refuse("--trace", file, words_of(bad.fault(), Face::program));
+            }
+        }
+    }
+
     std::unique_ptr<Scope> record() override {
         return session_ ? std::make_unique<Recorded>(*session_) : nullptr;
     }

@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(
     )
 );
 
-std::string refusal(std::string const& path) {
+std::string trainer_refusal(std::string const& path) {
     try {
         SavedRun const saved(path);
     } catch (BadValue const& failure) {
@@ -151,30 +151,31 @@ TEST(checkpoint, every_damaged_byte_and_every_cut_is_refused) {
     TinyRun run(options);
     run.trainer.step(0);
     run.save(folder.file("ckpt"), 1);
-    ASSERT_EQ(refusal(folder.file("ckpt")), "accepted");
+    ASSERT_EQ(trainer_refusal(folder.file("ckpt")), "accepted");
     for (std::string const name : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
         std::string const path = folder.file("ckpt/" + name);
         std::string const whole = read_text(path);
         std::size_t const stride = whole.size() > 4000 ? 13 : 1;  // data is one hash: a sample
         for (std::size_t at = 0; at < whole.size(); at += stride) {
             write_byte(path, at, static_cast<char>(whole[at] ^ 0x01));
-            ASSERT_NE(refusal(folder.file("ckpt")), "accepted") << name << " byte " << at;
+            ASSERT_NE(trainer_refusal(folder.file("ckpt")), "accepted") << name << " byte " << at;
             write_byte(path, at, whole[at]);
         }
         // state.json is as good without its last newline
         for (std::size_t cut = 2; cut <= whole.size(); cut += stride) {
             std::filesystem::resize_file(path, whole.size() - cut);
-            ASSERT_NE(refusal(folder.file("ckpt")), "accepted") << name << " without " << cut;
+            ASSERT_NE(trainer_refusal(folder.file("ckpt")), "accepted")
+                << name << " without " << cut;
         }
         write_text(path, whole);
     }
-    EXPECT_EQ(refusal(folder.file("ckpt")), "accepted");
+    EXPECT_EQ(trainer_refusal(folder.file("ckpt")), "accepted");
 }
 
 TEST(checkpoint, the_refusal_names_the_flag_and_the_path_as_typed) {
     ScratchFolder const folder;
     EXPECT_EQ(
-        refusal(folder.path() + "//"),
+        trainer_refusal(folder.path() + "//"),
         "--resume " + folder.path() + "//: not a whole checkpoint: " + folder.path() +
             "///state.json: open: No such file or directory"
     );

@@ -17,6 +17,13 @@ def _first_leaves(g: Generator) -> None:
         g.leaf(g.rng.choice([(rows, shape[1])] * 6 + [(shape[1],), (), (0, shape[1]), (3, 5)]), dtype)
 
 
+def _chain(g: Generator) -> None:
+    """Results of results, which a session can make again: a leaf is often too large for what they are made of."""
+    x = g.some(lambda v: v.leaf and v.floats and v.many)
+    for _ in range(g.rng.randint(2, 5) if x else 0):
+        x = g.emit(g.rng.choice(["sin", "tanh", "sigmoid", "gelu"]), [x], [(x.shape, x.dtype)])[0]
+
+
 def _loss(g: Generator) -> Value | None:
     found = [g.some(lambda v: v.grad and v.floats) for _ in range(g.rng.randint(1, 3))]
     parts = [part for part in found if part]
@@ -132,6 +139,8 @@ def random_program(seed: int) -> Program:
         for _ in range(g.rng.choice([1, 1, 2, 3])):
             if g.rng.random() < 0.08:
                 g.emit(g.rng.choice(["enter", "leave"]), [], which=1 - which)
+            if g.rng.random() < 0.4:
+                _chain(g)
             g.statements(g.rng.randint(3, 9))
             if g.rng.random() < 0.08:
                 g.emit("leave", [])

@@ -25,6 +25,7 @@ class Tally:
     coded_programs: int = 0  # in which a value left encoded
     coded_values: int = 0
     loaded_programs: int = 0  # in which a value came back
+    recomputed_programs: int = 0  # in which a value was made again
     known: dict[str, int] = dataclasses.field(default_factory=dict)
     failed: dict[int, str] = dataclasses.field(default_factory=dict)  # seed: the first difference
     torch_crashed: list[int] = dataclasses.field(default_factory=list)  # seeds: plain autograd ends the process
@@ -49,11 +50,13 @@ def run_batch(programs: list[Program], budget: Budget, folder: str, tally: Tally
         for program, events in zip(programs, expected, strict=True):
             about(program.seed)
             coded, loaded = sessions.coded_values(), sessions.total("loaded_bytes")
+            recomputed = sessions.total("recomputed_values")
             left.append((program, _compare(program, events, sessions, tally)))
             coded = sessions.coded_values() - coded
             tally.coded_values += coded
             tally.coded_programs += coded > 0
             tally.loaded_programs += sessions.total("loaded_bytes") > loaded
+            tally.recomputed_programs += sessions.total("recomputed_values") > recomputed
             sessions.between_programs()
         _look_for_leaks(programs[-1].seed, sessions, tally)
         tally.moved_bytes += sessions.total("stored_bytes") + sessions.total("loaded_bytes")

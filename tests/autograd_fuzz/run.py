@@ -97,6 +97,7 @@ def add(total: Tally, more: Tally) -> None:
     total.coded_programs += more.coded_programs
     total.coded_values += more.coded_values
     total.loaded_programs += more.loaded_programs
+    total.recomputed_programs += more.recomputed_programs
     total.failed |= more.failed
     for name, count in more.known.items():
         total.known[name] = total.known.get(name, 0) + count
@@ -194,7 +195,8 @@ def main() -> int:
     print(json.dumps({"seeds": options.seeds, "first": options.first, "failed": sorted(total.failed),
                       "torch_crashed": sorted(total.torch_crashed), "refused": total.refused, "known": total.known, "moved_bytes": total.moved_bytes,
                       "coded_programs": total.coded_programs, "coded_values": total.coded_values,
-                      "loaded_programs": total.loaded_programs}))
+                      "loaded_programs": total.loaded_programs,
+                      "recomputed_programs": total.recomputed_programs}))
     return 1 if total.failed else 0
 
 

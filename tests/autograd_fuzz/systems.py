@@ -30,6 +30,7 @@ class Budget:
     coded: list[str] = dataclasses.field(default_factory=list)
     squeezed: bool = False
     dropped: bool = False  # after each program, without a close; the next one has new ones
+    recompute: str = "off"  # "auto": half as much again is filled, since far below a budget no operator is recorded
 
     @staticmethod
     def random(seed: int, coded_share: float = CODED_SHARE) -> "Budget":
@@ -37,12 +38,14 @@ class Budget:
         sizes = ["1536KiB", "2MiB", "2MiB", "2560KiB", "3MiB", "4MiB"]
         device = [rng.choice(sizes) for _ in range(2 if rng.random() < 0.25 else 1)]
         host = rng.choice(["", "", "", "512KiB", "8MiB"])
+        recompute = rng.choice(["auto", "off"])
         if rng.random() >= coded_share:
-            return Budget(device, host, squeezed=rng.random() < 0.5, dropped=rng.random() < 0.1)
+            squeezed, dropped = recompute == "auto" or rng.random() < 0.4, rng.random() < 0.1
+            return Budget(device, host, squeezed=squeezed, dropped=dropped, recompute=recompute)
         coded = [rng.choice(["online", "online", "qpo"]) for _ in device]
         if device[1:] and rng.random() < 0.5:
             coded[rng.randint(0, 1)] = ""
-        return Budget(device, host, coded, squeezed=rng.random() < 0.8)
+        return Budget(device, host, coded, squeezed=rng.random() < 0.8, recompute=recompute)
 
 
 class Sessions:
@@ -54,20 +57,24 @@ class Sessions:
         self._budget, self._folder = budget, folder
         self._sessions: list[spillway.Session] = []
         self._entered: list[spillway.Session] = []
+        self._fills: list[Tensor] = []
         self._squeezes = budget.squeezed
-        self._earlier = {"stored_bytes": 0, "loaded_bytes": 0}
+        self._earlier = {"stored_bytes": 0, "loaded_bytes": 0, "recomputed_values": 0}
         self._open()
 
     def _open(self) -> None:
         budget, folder = self._budget, self._folder
         model = torch.nn.Module()
         host = {"host_budget": budget.host} if budget.host else {}
-        for device, coded in itertools.zip_longest(budget.device, budget.coded, fillvalue=""):
+        for size, coded in itertools.zip_longest(budget.device, budget.coded, fillvalue=""):
+            filled = _in_bytes(size) // 2 if budget.recompute == "auto" else 0
             codec = {"codec": "all=lossless,mask=mask"} if coded else {}
             self._sessions.append(spillway.session(
-                model, device_budget=device, nvme=folder, nvme_budget=NVME_BUDGET, policy=coded or self.policy, **host,
-                **codec))
-        self._staging_bytes = self.total("device_bytes")  # for what is encoded; counted as long as they are open
+                model, device_budget=_in_bytes(size) + filled, nvme=folder, nvme_budget=NVME_BUDGET,
+                policy=coded or self.policy, recompute=budget.recompute, **host, **codec))
+            with self._sessions[-1]:
+                self._fills.append(torch.empty(filled, dtype=torch.uint8))
+        self._staging_bytes = self.total("device_bytes")  # and what is filled; counted as long as they are open
 
     def between_programs(self) -> None:
         """What nobody can reach caps nothing, whatever went wrong in it."""
@@ -75,6 +82,7 @@ class Sessions:
             for field in self._earlier:
                 self._earlier[field] = self.total(field)
             self._sessions.clear()
+            self._fills.clear()
             gc.collect()
             torch.empty(16 << 20, dtype=torch.uint8)  # more than they had
             self._open()
@@ -105,6 +113,7 @@ class Sessions:
         return sum(row["values"] for session in self._sessions for row in session.report()["codecs"])
 
     def close(self) -> None:
+        self._fills.clear()
         while self._sessions:
             self._sessions.pop().close()
 
@@ -124,7 +133,7 @@ class Sessions:
     def leaks(self) -> str:
         """Every graph is gone: room on the NVMe drive for its whole budget again, or in words why not."""
         last = self._sessions[-1]
-        before = last.report()["stored_bytes"]
+        before = self._left_bytes()
         last.start()
         try:
             value = torch.arange(130.0 * 128, requires_grad=True)  # of which no codec makes much less
@@ -134,7 +143,14 @@ class Sessions:
             return f"the room for graphs that are gone is not free: {full}"
         finally:
             last.stop()
-        return "" if last.report()["stored_bytes"] > before else "nothing was stored any more"
+        return "" if self._left_bytes() > before else "nothing left the device any more"
+
+    def _left_bytes(self) -> int:
+        return self._sessions[-1].report()["freed_bytes"]
+
+
+def _in_bytes(size: str) -> int:
+    return int(size[:-3]) << {"KiB": 10, "MiB": 20}[size[-3:]]
 
 
 def _squeeze(session: spillway.Session) -> None:

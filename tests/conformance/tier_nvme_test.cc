@@ -77,7 +77,7 @@ Result<std::unique_ptr<Tier>> open_buffered(std::int64_t capacity_bytes) {
     return open_nvme_tier(options);
 }
 
-Result<std::unique_ptr<Tier>> open_faultless(std::int64_t capacity_bytes) {
+Result<std::unique_ptr<Tier>> open_nvme(std::int64_t capacity_bytes) {
     Result<std::unique_ptr<Tier>> disk = open_uring(capacity_bytes);
     if (!disk.ok()) {
         return disk;
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
         TierUnderTest{
             .name = "faultless_uring",
             .block_bytes = kBlock,
-            .open = open_faultless,
+            .open = open_nvme,
             .missing = no_uring}
     ),
     name_of_param

@@ -157,6 +157,8 @@ class Paths(InFolder):
         self.refused("--json", "home", "a folder, not a file")
         self.refused("--record-events", "no/events", "no folder 'no'", "--device-budget", "1GiB")
         self.refused("--timeline", "no/timeline.json", "no folder 'no'", "--device-budget", "1GiB")
+        self.refused("--trace", "no/trace.json", "no folder 'no'", "--device-budget", "1GiB")
+        self.refused("--trace", "trace.json", "it takes --steps 2 or more", "--device-budget", "1GiB", "--steps", "1")
         self.refused("--checkpoint", "no/ckpt", "there is no folder")
         self.refused("--checkpoint", "home", "holds 'letter'")
         self.refused("--checkpoint", "home/letter", "not a folder")
@@ -173,7 +175,7 @@ class Paths(InFolder):
 
 class Budgets(InFolder):
     def test_a_flag_that_needs_a_budget_says_so(self):
-        for flag in ("--record-events", "--flight-record", "--timeline"):
+        for flag in ("--record-events", "--flight-record", "--timeline", "--trace"):
             self.assert_refused(["train", *TINY, flag, "file"], [f"{flag} file: needs --device-budget"])
 
     def test_advice_names_what_would_help_and_what_there_is(self):

@@ -46,6 +46,18 @@ class GpuBench(InFolder):
                 self.assertEqual(line["in_bytes_a_step"] > 0, moves, mode)
                 self.assertGreater(line["backward_seconds"]["median"], 0)
 
+    def test_a_dry_run_checks_what_was_asked_for_without_the_gpu(self):
+        done = self.bench("--model", "gpt2-345m", "--dry-run", device="cuda:0")
+        line = json.loads(done.stdout)
+        self.assertEqual((done.returncode, line["error"], line["dry_run"]), (0, None, True), done.stderr)
+        self.assertGreater(line["parameters"], 300_000_000)
+        self.assertNotIn("losses", line)
+        for words in (["--model", "gpt7"], ["--mode", "sideways"], ["--model", "llama2-7b-blocks:x"]):
+            wrong = self.bench(*words, "--dry-run", device="cuda:0")
+            error = json.loads(wrong.stdout)["error"]
+            self.assertEqual(wrong.returncode, 1, words)
+            self.assertIn(words[1], error)  # what is wrong
+
     def test_qpo_has_nearly_the_losses_of_plain(self):
         words = ["--model", "tiny", "--steps", "2", "--warmup", "1"]
         plain = self.line(*words)

@@ -17,6 +17,10 @@ def why_no_gpu() -> str:
     return "" if "CUDA device" in asked else asked
 
 
+# What can leave is most of its peak, beside which cuBLAS's workspace and torch's segments are small.
+MANY = [*SMALL, "--batch", "64"]
+
+
 class Gpu(InFolder):
     def setUp(self):
         if why_no_gpu():
@@ -55,10 +59,10 @@ class Gpu(InFolder):
         self.assertEqual((here["device"], here["first_step"]), ("cpu", 3))
 
     def test_a_run_under_a_budget_keeps_it_and_has_the_losses_of_a_plain_one(self):
-        words = [*SMALL, "--steps", "3", "--device", "cuda"]
+        words = [*MANY, "--steps", "3", "--device", "cuda"]
         plain = self.trained(*words)
         budget = plain["device_allocated_peak_bytes"] * 3 // 4  # of which torch's workspaces are a part
-        capped = self.trained(*words, "--device-budget", str(budget), "--host-budget", "256MiB")
+        capped = self.trained(*words, "--device-budget", str(budget), "--host-budget", "1GiB")
         self.assert_near(capped["losses"], plain["losses"])
         self.assertLessEqual(capped["report"]["device_peak_bytes"], budget)
         self.assertLessEqual(capped["report"]["device_resident_peak_bytes"], budget)
@@ -66,10 +70,10 @@ class Gpu(InFolder):
         self.assertGreater(capped["report"]["loaded_bytes"], 0)
 
     def test_what_leaves_encoded_has_nearly_the_losses_of_a_plain_run(self):
-        words = [*SMALL, "--steps", "3", "--device", "cuda"]
+        words = [*MANY, "--steps", "3", "--device", "cuda"]
         plain = self.trained(*words)
         budget = plain["device_allocated_peak_bytes"] * 3 // 4
-        coded = self.trained(*words, "--device-budget", str(budget), "--host-budget", "256MiB", "--policy", "qpo", "--lossy")
+        coded = self.trained(*words, "--device-budget", str(budget), "--host-budget", "1GiB", "--policy", "qpo", "--lossy")
         for ours, theirs in zip(coded["losses"], plain["losses"], strict=True):
             self.assertAlmostEqual(ours, theirs, delta=0.05 * abs(theirs))
         self.assertLessEqual(coded["report"]["device_peak_bytes"], budget)

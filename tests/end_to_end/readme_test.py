@@ -31,6 +31,8 @@ class Readme(unittest.TestCase):
         sources = "\n".join((ROOT / name).read_text() for name in ("cli/train_flags.cc", "src/base/option_table.cc"))
         known = set(re.findall(r'"(--[a-z0-9-]+)"', sources))
         known |= {"--help", "--install", "--prefix", "--build"}  # the last three are cmake's
+        for bench in (ROOT / "bench").glob("*.py"):
+            known |= set(re.findall(r'add_argument\("(--[a-z0-9-]+)"', bench.read_text()))
         for page, text in PAGES.items():
             mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", "\n".join(in_backticks(text))))
             mentioned |= set(re.findall(r"--[a-z][a-z0-9-]+", block(text, "sh")))

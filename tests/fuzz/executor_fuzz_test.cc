@@ -107,6 +107,10 @@ struct Seen {
     std::int64_t encoded = 0;
     std::int64_t decoded = 0;
     std::int64_t not_encodable = 0;
+    std::int64_t recomputed = 0;
+    std::int64_t in_chains = 0;
+    std::int64_t short_in_a_run = 0;
+    std::int64_t made_for_a_write = 0;
 
     void add(SimulationResult const& outcome) {
         ++runs;
@@ -115,6 +119,8 @@ struct Seen {
         returned += outcome.loaded_bytes > 0 ? 1 : 0;
         encoded += outcome.encodes > 0 ? 1 : 0;
         decoded += outcome.decodes > 0 ? 1 : 0;
+        recomputed += outcome.recomputes > 0 ? 1 : 0;
+        add_runs(outcome.log);
         dropped_in_flight += drops_in_flight(outcome.log) ? 1 : 0;
         auto const any = [&](auto const& is) {
             return std::any_of(outcome.log.entries.begin(), outcome.log.entries.end(), is) ? 1 : 0;
@@ -139,6 +145,36 @@ struct Seen {
         });
     }
 
+    /// Runs of recipes that followed one another for one need, or a write, and those that had to
+    /// ask for room.
+    void add_runs(EventLog const& log) {
+        std::int64_t under_way = 0;
+        bool chains = false;
+        bool is_short = false;
+        bool is_of_write = false;
+        Event const* last = nullptr;
+        for (LogEntry const& entry : log.entries) {
+            if (auto const* const event = std::get_if<Event>(&entry)) {
+                bool const ends = std::holds_alternative<Finished>(*event) ||
+                                  std::holds_alternative<Failed>(*event);
+                is_short = is_short || (under_way > 0 && std::holds_alternative<Short>(*event));
+                under_way = is_program_event(*event) && !std::holds_alternative<Short>(*event)
+                                ? 0
+                                : under_way;
+                last = ends ? last : event;
+                continue;
+            }
+            Command const& command = std::get<Command>(entry);
+            if (command.kind == CommandKind::run && command.work == SideWork::recompute) {
+                chains = chains || ++under_way > 1;
+                is_of_write = is_of_write || std::holds_alternative<AboutToWrite>(*last);
+            }
+        }
+        in_chains += chains ? 1 : 0;
+        short_in_a_run += is_short ? 1 : 0;
+        made_for_a_write += is_of_write ? 1 : 0;
+    }
+
     void expect_variety() const {
         for (std::int64_t const count :
              {refused,
@@ -151,14 +187,20 @@ struct Seen {
               dropped_in_flight,
               encoded,
               decoded,
-              not_encodable}) {
+              not_encodable,
+              recomputed,
+              in_chains,
+              short_in_a_run,
+              made_for_a_write}) {
             EXPECT_GT(count * 100, runs) << "less than one run in a hundred";
         }
         std::cout << runs << " runs: " << refused << " refused, " << moved << " moved, " << returned
                   << " returned, " << read_ahead << " read ahead, " << cancelled << " cancelled, "
                   << faults << " with faults, " << dropped_in_flight << " dropped in flight, "
                   << encoded << " encoded, " << decoded << " decoded, " << not_encodable
-                  << " not encodable\n";
+                  << " not encodable, " << recomputed << " recomputed, " << in_chains
+                  << " in chains, " << short_in_a_run << " short in a run, " << made_for_a_write
+                  << " made for a write\n";
     }
 };
 

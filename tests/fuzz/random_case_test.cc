@@ -168,6 +168,55 @@ SimulatorOptions random_how(Dice& dice) {
     return how;
 }
 
+/// In half of the cases some values can be made again, from whatever was saved before.
+void draw_recipes(Dice& dice, Case& made) {
+    if (dice.percent(50)) {
+        return;
+    }
+    Trace& trace = made.trace;
+    SimulatorOptions& how = made.how;
+    if (dice.percent(60)) {  // else most values have other fates
+        made.options.chooser = ChooserKind::online;
+    }
+    if (dice.percent(50)) {
+        how.rule.clear();
+    }
+    if (dice.percent(70)) {  // many small values, of which several come back at once
+        for (TraceValue& value : trace.values) {
+            value.size_bytes = dice.in(1, 6) * kPage;
+        }
+        made.options.device_bytes =
+            std::max(peak_without_moves(trace), kPage) * dice.in(50, 95) / 100;
+    }
+    std::int64_t const share = dice.in(50, 100);
+    for (std::size_t i = 0; i < trace.values.size(); ++i) {
+        if (!dice.percent(share)) {
+            continue;
+        }
+        RecipeShape recipe;
+        recipe.calls = dice.in(1, 4);
+        recipe.duration_ns = dice.percent(10) ? 0 : dice.in(1, 500'000);
+        recipe.transient_bytes = dice.percent(20) ? 0 : dice.in(1, 12) * kPage;
+        std::int64_t const sources = i == 0 ? 0 : dice.in(0, 3);
+        for (std::int64_t k = 0; k < sources; ++k) {
+            std::int64_t const back = dice.percent(90) ? 4 : static_cast<std::int64_t>(i);
+            ValueId const source{
+                static_cast<std::int64_t>(i) -
+                dice.in(1, std::min(back, static_cast<std::int64_t>(i)))};
+            if (std::find(recipe.sources.begin(), recipe.sources.end(), source) ==
+                recipe.sources.end()) {
+                recipe.sources.push_back(source);
+            }
+        }
+        trace.values[i].recipe = std::move(recipe);
+    }
+    how.write_every = dice.percent(50) ? dice.in(1, 3) : how.write_every;
+    how.recompute_before_moves = dice.percent(70);
+    how.transient_percent = dice.percent(50) ? 200 : dice.in(50, 200);
+    how.no_recipe = dice.percent(10) ? dice.in(1, 6) : 0;
+    how.fail_recompute = dice.percent(5) ? dice.in(1, 6) : 0;
+}
+
 /// A rule that knows some of the values; codes that shrink much, hardly or not at all.
 void draw_rule(Dice& dice, Trace const& trace, SimulatorOptions& how) {
     std::int64_t const share = dice.percent(40) ? 0 : dice.in(20, 100);
@@ -248,6 +297,7 @@ Case random_case(std::uint64_t seed) {
     }
     made.how = random_how(dice);
     draw_rule(dice, made.trace, made.how);
+    draw_recipes(dice, made);
     return made;
 }
 
@@ -259,8 +309,11 @@ std::string describe(Case const& subject) {
          << ", write_every " << how.write_every << ", fail_store " << how.fail_store
          << ", fail_load " << how.fail_load << ", fault_is_full " << how.fault_is_full
          << ", full_at host " << how.full_at_bytes[1] << ", nvme " << how.full_at_bytes[2]
-         << ", fail_decode " << how.fail_decode << ", raw_every " << how.raw_every << ", rates "
-         << how.encode_rate_bytes_per_s << " " << how.decode_rate_bytes_per_s << "\n"
+         << ", fail_recompute " << how.fail_recompute << ", no_recipe " << how.no_recipe
+         << ", transient_percent " << how.transient_percent << ", recompute_before_moves "
+         << how.recompute_before_moves << ", fail_decode " << how.fail_decode << ", raw_every "
+         << how.raw_every << ", rates " << how.encode_rate_bytes_per_s << " "
+         << how.decode_rate_bytes_per_s << "\n"
          << to_json_text(subject.trace);
     if (subject.plan) {
         text << to_json_text(*subject.plan);

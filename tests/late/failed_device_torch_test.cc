@@ -93,12 +93,10 @@ std::shared_ptr<TorchSession> open_over(std::shared_ptr<C10Device> const& device
     if (way.host) {
         host = HostTier::open(device->host_memory(values(1024)).value());
     }
+    SessionOptions options = small_options(device->limit_bytes());
+    options.recompute = "off";  // which copy fails is counted
     return open_session_on(
-        small_options(device->limit_bytes()),
-        std::move(session_device),
-        std::move(host),
-        std::move(nvme),
-        std::move(mover)
+        options, std::move(session_device), std::move(host), std::move(nvme), std::move(mover)
     );
 }
 

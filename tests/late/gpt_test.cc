@@ -14,13 +14,13 @@
 namespace late {
 namespace {
 
-constexpr std::int64_t kSteps = 4;
+constexpr std::int64_t kGptSteps = 4;
 
 class GptOnLate : public LateTest {
   protected:
     void expect_as_on_cpu(Options const& options, int index) {
         configure(options);
-        Trained const trained = train_gpt(7, device(index), kSteps);
+        Trained const trained = train_gpt(7, device(index), kGptSteps);
         EXPECT_TRUE(trained == on_cpu()) << "seed " << options.seed;
         EXPECT_EQ(all_reports(), "") << "seed " << options.seed;
         EXPECT_TRUE(damage().empty());
@@ -28,7 +28,7 @@ class GptOnLate : public LateTest {
     }
 
     static Trained const& on_cpu() {
-        static Trained const trained = train_gpt(7, at::kCPU, kSteps);
+        static Trained const trained = train_gpt(7, at::kCPU, kGptSteps);
         return trained;
     }
 };
@@ -37,7 +37,7 @@ TEST_F(GptOnLate, trains_as_on_the_cpu_under_lazy_schedules) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
         expect_as_on_cpu({.seed = seed}, 0);
     }
-    EXPECT_LT(on_cpu().values[kSteps - 1].item<float>(), on_cpu().values[0].item<float>());
+    EXPECT_LT(on_cpu().values[kGptSteps - 1].item<float>(), on_cpu().values[0].item<float>());
 }
 
 TEST_F(GptOnLate, trains_as_on_the_cpu_at_once_and_in_virtual_time) {
@@ -58,7 +58,7 @@ TEST_F(GptOnLate, trains_as_on_the_cpu_on_the_second_device) {
 TEST_F(GptOnLate, trains_as_on_the_cpu_on_a_side_stream) {
     configure({.seed = 5});
     c10::StreamGuard const guard(side_stream());
-    EXPECT_TRUE(train_gpt(7, device(), kSteps) == on_cpu());
+    EXPECT_TRUE(train_gpt(7, device(), kGptSteps) == on_cpu());
     EXPECT_EQ(all_reports(), "");
 }
 

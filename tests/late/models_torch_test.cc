@@ -145,7 +145,8 @@ TEST_P(Models, train_in_a_tight_budget_as_on_the_cpu) {
         EXPECT_TRUE(at::equal(expected[i], actual[i])) << i;
     }
     Report const report = session->report();
-    EXPECT_GT(report.loaded_bytes, report.saved_bytes / 2) << "most of it stayed";
+    EXPECT_GT(report.loaded_bytes + report.recomputed_bytes, report.saved_bytes / 2)
+        << "most of it stayed";
     EXPECT_LE(report.device_peak_bytes, options.device_budget_bytes);
 }
 

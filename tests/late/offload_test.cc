@@ -126,8 +126,8 @@ Engine& hook_engine() {
     return *engine;
 }
 
-constexpr std::int64_t kSteps = 2;
-constexpr std::uint64_t kSeeds = 20;
+constexpr std::int64_t kOffloadSteps = 2;
+constexpr std::uint64_t kOffloadSeeds = 20;
 
 class Offloading : public LateTest {
   protected:
@@ -142,7 +142,7 @@ class Offloading : public LateTest {
         offload = &*run_;
         bool right = false;
         try {
-            right = train_gpt(3, device(), kSteps) == on_cpu();
+            right = train_gpt(3, device(), kOffloadSteps) == on_cpu();
         } catch (c10::Error const&) {
             EXPECT_NE(left_out, LeftOut::nothing);
         }
@@ -152,7 +152,7 @@ class Offloading : public LateTest {
     }
 
     static Trained const& on_cpu() {
-        static Trained const trained = train_gpt(3, at::kCPU, kSteps);
+        static Trained const trained = train_gpt(3, at::kCPU, kOffloadSteps);
         return trained;
     }
 
@@ -163,14 +163,14 @@ std::optional<Offload> Offloading::run_;
 
 TEST_F(Offloading, with_all_orders_trains_as_on_the_cpu_and_nothing_is_reported) {
     (void)on_cpu();
-    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    for (std::uint64_t seed = 0; seed < kOffloadSeeds; ++seed) {
         EXPECT_TRUE(train(LeftOut::nothing, seed)) << "seed " << seed;
         EXPECT_EQ(all_reports(), "") << "seed " << seed;
         EXPECT_TRUE(damage().empty()) << "seed " << seed;
         EXPECT_EQ(stats().devices[0].live_blocks, 0);
         EXPECT_EQ(stats().pinned.live_blocks, 0);
     }
-    EXPECT_GT(run_->tensors, 60 * kSteps);
+    EXPECT_GT(run_->tensors, 60 * kOffloadSteps);
     EXPECT_EQ(run_->types, (std::set<at::ScalarType>{at::kFloat, at::kLong, at::kBool}));
 }
 
@@ -183,7 +183,7 @@ TEST_F(Offloading, each_order_left_out_is_reported_under_every_seed_and_wrong_un
           LeftOut::main_waits_for_the_reload,
           LeftOut::record_of_what_is_reloaded}) {
         int wrong = 0;
-        for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+        for (std::uint64_t seed = 0; seed < kOffloadSeeds; ++seed) {
             wrong += train(left_out, seed) ? 0 : 1;
             EXPECT_FALSE(reports().empty()) << static_cast<int>(left_out) << " seed " << seed;
         }

@@ -15,7 +15,7 @@ namespace late {
 namespace {
 
 constexpr std::int64_t kElems = 64;
-constexpr std::uint64_t kSeeds = 24;
+constexpr std::uint64_t kRaceSeeds = 24;
 
 bool holds(at::Tensor const& tensor, double value) {
     return at::equal(tensor.cpu(), at::full({kElems}, value));
@@ -207,7 +207,7 @@ class Races : public LateTest, public ::testing::WithParamInterface<Case> {};
 
 TEST_P(Races, without_its_order_is_reported_under_every_seed_and_wrong_under_some) {
     int wrong = 0;
-    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    for (std::uint64_t seed = 0; seed < kRaceSeeds; ++seed) {
         reset(seed);
         wrong += GetParam().program(false) ? 0 : 1;
         std::vector<Report> const found = reports();
@@ -228,7 +228,7 @@ TEST_P(Races, without_its_order_is_reported_under_every_seed_and_wrong_under_som
 
 TEST_P(Races, with_its_order_is_right_and_unreported) {
     for (Mode const mode : {Mode::lazy, Mode::eager, Mode::virtual_time}) {
-        for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+        for (std::uint64_t seed = 0; seed < kRaceSeeds; ++seed) {
             configure({.seed = seed, .mode = mode, .max_delay_us = 50});
             EXPECT_TRUE(GetParam().program(true)) << "seed " << seed;
             EXPECT_EQ(all_reports(), "") << "seed " << seed;

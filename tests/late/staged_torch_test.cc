@@ -13,18 +13,18 @@
 namespace spillway {
 namespace {
 
-constexpr bool kOwnThread = true;
+constexpr bool kStagedOwnThread = true;
 
-std::unique_ptr<FaultyTier> memory(std::vector<Fault> faults = {}) {
+std::unique_ptr<FaultyTier> staged_memory(std::vector<Fault> faults = {}) {
     return std::make_unique<FaultyTier>(
         std::make_unique<MemoryTier>(values(1024)), std::move(faults)
     );
 }
 
 TEST(Staged, steps_with_a_thread_of_the_movers_are_the_cpus) {
-    std::unique_ptr<FaultyTier> tier = memory();
+    std::unique_ptr<FaultyTier> tier = staged_memory();
     FaultyTier& slow = *tier;
-    auto const session = open_staged(small_options(), std::move(tier), kOwnThread);
+    auto const session = open_staged(small_options(), std::move(tier), kStagedOwnThread);
     for (std::int64_t const delay_ms : {0, 1}) {
         slow.set_delay_ms(delay_ms);
         std::int64_t const stored = session->report().nvme_stored_bytes;
@@ -47,9 +47,9 @@ struct Failing : torch::autograd::Function<Failing> {
 
 /// Closes a session whose last stores are at the tier; those of them are returned.
 std::int64_t close_while_copies_fly(bool in_backward) {
-    std::unique_ptr<FaultyTier> tier = memory();
+    std::unique_ptr<FaultyTier> tier = staged_memory();
     FaultyTier& slow = *tier;
-    auto session = open_staged(small_options(), std::move(tier), kOwnThread);
+    auto session = open_staged(small_options(), std::move(tier), kStagedOwnThread);
     allocate_from(session, false);
     Tensor x = leaf(77);
     Tensor y = recorded(session, [&] {
@@ -73,7 +73,7 @@ TEST(Staged, a_session_with_a_thread_of_the_movers_is_closed_while_copies_fly) {
     std::int64_t const flying = close_while_copies_fly(false) + close_while_copies_fly(true);
     flew += flying > 0 ? 1 : 0;
     EXPECT_TRUE(flew > 0 || ++seeds < 10) << "all had landed";
-    expect_steps_like_plain(open_staged(small_options(), memory(), kOwnThread), 77, 1);
+    expect_steps_like_plain(open_staged(small_options(), staged_memory(), kStagedOwnThread), 77, 1);
 }
 
 TEST(Staged, a_value_too_long_for_staging_leaves_for_the_host) {
@@ -82,8 +82,9 @@ TEST(Staged, a_value_too_long_for_staging_leaves_for_the_host) {
     auto host = HostTier::open(device.host_memory(values(64)).value());
     MoverOptions mover = mover_options(false);
     mover.staging = device.host_memory(values(2)).value();
-    auto const session =
-        open_session_on(options, std::move(device), std::move(host), memory(), std::move(mover));
+    auto const session = open_session_on(
+        options, std::move(device), std::move(host), staged_memory(), std::move(mover)
+    );
     allocate_from(session, false);
     auto const program = [](auto const& record) {
         Tensor x = leaf(93, {4 * rows(), rows()});
@@ -104,7 +105,7 @@ TEST(Staged, a_store_that_fails_loses_nothing) {
     for (std::int64_t const first : {0, 3}) {
         SCOPED_TRACE("failing store " + std::to_string(first));
         auto const session = open_staged(
-            small_options(values(28)), memory({{.kind = Fault::Kind::fail, .first = first}})
+            small_options(values(28)), staged_memory({{.kind = Fault::Kind::fail, .first = first}})
         );
         expect_steps_like_plain(session, 76, 2);
     }

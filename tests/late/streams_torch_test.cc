@@ -16,6 +16,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace spillway {
 namespace {
@@ -39,14 +40,23 @@ void expect_like_plain_in(std::shared_ptr<TorchSession> const& session, Program 
     for (std::size_t i = 0; i < expected.size(); ++i) {
         EXPECT_TRUE(at::equal(expected[i], actual[i].cpu())) << "result " << i;
     }
-    EXPECT_GT(session->report().stored_bytes, 0) << "moved nothing";
+    Report const report = session->report();
+    EXPECT_GT(report.stored_bytes + report.freed_bytes, 0) << "nothing left";
 }
 
 /// Where values leave for, and whether encoded, is the seed's to say.
-std::shared_ptr<TorchSession> open(std::int64_t limit_bytes = values(12)) {
-    return suite().open(
-        small_options(limit_bytes), std::make_unique<MemoryTier>(values(1024)), true
-    );
+std::shared_ptr<TorchSession> open(std::int64_t limit_bytes, std::string recompute) {
+    SessionOptions options = small_options(limit_bytes);
+    options.recompute = std::move(recompute);
+    return suite().open(options, std::make_unique<MemoryTier>(values(1024)), true);
+}
+
+/// With values that move, and with values that may be made again.
+void expect_like_plain_within(std::int64_t limit_bytes, Program const& program) {
+    for (char const* const recompute : {"off", "auto"}) {
+        SCOPED_TRACE(recompute);
+        expect_like_plain_in(open(limit_bytes, recompute), program);
+    }
 }
 
 /// On a device: `body` on another stream, with waits before and after. On the CPU: `body`.
@@ -73,7 +83,7 @@ Tensor const& used_on(c10::Stream const& stream, Tensor const& tensor) {
 
 TEST(Streams, a_value_made_on_another_stream_is_stored_after_it) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open(), [&](auto const& record) {
+    expect_like_plain_within(values(12), [&](auto const& record) {
         Tensor x = leaf(70);
         Tensor y = record([&] {
             Tensor a;
@@ -99,7 +109,7 @@ Tensors blocks_of(c10::Stream const& side, Tensor const& x, int count) {
 TEST(Streams, a_block_of_another_stream_is_stored_and_freed_after_its_user) {
     // No block is recorded: the graph holds them all until that stream has waited for this one.
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open(values(14)), [&](auto const& record) {
+    expect_like_plain_within(values(14), [&](auto const& record) {
         Tensor x = leaf(71);
         Tensor y = record([&] {
             Tensor sum = at::zeros({}, here());
@@ -121,7 +131,7 @@ TEST(Streams, a_block_of_another_stream_is_stored_and_freed_after_its_user) {
 
 TEST(Streams, a_value_that_two_streams_saved_comes_back_for_both) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open(), [&](auto const& record) {
+    expect_like_plain_within(values(12), [&](auto const& record) {
         Tensor x = leaf(72);
         Tensor y = record([&] {
             Tensor sum = at::zeros({}, here());
@@ -143,7 +153,7 @@ TEST(Streams, a_value_that_two_streams_saved_comes_back_for_both) {
 
 TEST(Streams, a_value_that_no_gradient_orders_is_held_for_both_its_streams) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open(values(16)), [&](auto const& record) {
+    expect_like_plain_within(values(16), [&](auto const& record) {
         Tensor x = leaf(78);
         Tensor z = leaf(79);
         Tensor y = record([&] {
@@ -168,7 +178,7 @@ TEST(Streams, a_value_that_no_gradient_orders_is_held_for_both_its_streams) {
 
 TEST(Streams, a_value_that_comes_back_for_one_stream_is_waited_for_by_the_others) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open(values(16)), [&](auto const& record) {
+    expect_like_plain_within(values(16), [&](auto const& record) {
         Tensor x = leaf(85);
         Tensor z = leaf(86);
         Tensor y = record([&] {
@@ -189,6 +199,88 @@ TEST(Streams, a_value_that_comes_back_for_one_stream_is_waited_for_by_the_others
         });
         y.backward();
         return Tensors{y.detach(), x.grad(), z.grad()};
+    });
+}
+
+/// In a session in which values are made again, and which has room for so many.
+void expect_made_again_like_plain(std::int64_t limit_bytes, Program const& program) {
+    auto const session = open_on_host(small_options(limit_bytes), values(1));
+    session->saved_tensors().log().keep();
+    expect_like_plain_in(session, program);
+    EXPECT_GT(session->report().recomputed_bytes, 0)
+        << session->saved_tensors().log().explain("", session->loop().histories());
+}
+
+/// Takes the place of so many values, for a moment.
+void large(std::int64_t count) {
+    at::full({count, rows(), rows()}, 1.0, here());
+}
+
+TEST(Streams, a_value_that_one_stream_makes_again_is_waited_for_by_the_others) {
+    c10::Stream const side = side_stream();
+    expect_made_again_like_plain(values(20), [&](auto const& record) {
+        Tensor x = leaf(90);
+        Tensor z = leaf(91);
+        Tensor y = record([&] {
+            Tensor other;
+            on_side(side, [&] { other = z * 1; });
+            Tensor base = x * 1;
+            Tensor sum = (base * base).sum();  // saves it
+            Tensor there = at::zeros({}, here());
+            used_on(side, there);
+            for (int i = 0; i < 8; ++i) {
+                Tensor const constant = at::sin(base.detach() + i);  // needs no gradient
+                sum = sum + (base * constant).sum();
+                used_on(side, constant);
+                on_side(side, [&] { there = there + (other * constant).sum(); });
+                sum = sum + (base * constant).sum();  // asks for it first
+            }
+            base.reset();
+            large(12);
+            return sum + used_on(main_stream(), there);
+        });
+        y.backward();
+        return Tensors{y.detach(), x.grad(), z.grad()};
+    });
+}
+
+/// Takes so many values' room on the side stream, with no order between it and the main one.
+Tensor beside(c10::Stream const& side, Tensor const& other, int count) {
+    std::optional<c10::StreamGuard> guard;
+    if (!here().is_cpu()) {
+        guard.emplace(side);
+    }
+    return other.detach().repeat({count, 1});
+}
+
+TEST(Streams, a_value_that_goes_while_another_stream_is_current_is_whole_when_it_is_summed) {
+    c10::Stream const side = side_stream();
+    expect_made_again_like_plain(values(20), [&](auto const& record) {
+        Tensor x = leaf(94);
+        Tensor z = leaf(95);
+        if (!here().is_cpu()) {
+            order(main_stream(), side);
+        }
+        Tensor unused;
+        Tensor y = record([&] {
+            Tensor base = x * 1;
+            Tensor sum = (base * base).sum();  // saves it
+            for (int i = 0; i < 8; ++i) {
+                Tensor const made = at::sin(base.detach() + i);
+                sum = sum + (base * made).sum();
+            }
+            base.reset();
+            unused = beside(side, z, 12);
+            return sum;
+        });
+        y.backward();
+        Tensor const value = y.detach();
+        y.reset();
+        if (!here().is_cpu()) {
+            order(side, main_stream());
+        }
+        unused.reset();
+        return Tensors{value, x.grad()};
     });
 }
 
@@ -229,7 +321,7 @@ void read_before_it_leaves(std::function<Tensor(Tensor const& sine)> const& read
         return Tensors{value, x.grad()};
     };
     for (int others = 10; others < 30; others += 2) {
-        expect_like_plain_in(open(values(32)), [&](auto const& record) {
+        expect_like_plain_within(values(32), [&](auto const& record) {
             return program(record, others);
         });
     }
@@ -253,7 +345,7 @@ TEST(Streams, a_saved_value_that_a_backward_read_is_freed_after_it) {
 /// Values that came back are read on another stream, and freed while the device has events or not.
 void read_on_another_stream(bool has_events) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open(), [&](auto const& record) {
+    expect_like_plain_within(values(12), [&](auto const& record) {
         Tensor x = leaf(88);
         Tensor there = at::zeros({}, here());
         used_on(side, there);
@@ -295,7 +387,7 @@ TEST(Streams, a_value_that_came_back_may_be_recorded_for_another_stream) {
 
 TEST(Streams, a_value_that_has_just_left_is_wanted_back) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open(values(18)), [&](auto const& record) {
+    expect_like_plain_within(values(18), [&](auto const& record) {
         Tensor x = leaf(84);
         Tensor y = record([&] {
             Tensor sum = at::zeros({}, here());
@@ -318,7 +410,7 @@ TEST(Streams, a_value_that_has_just_left_is_wanted_back) {
 
 TEST(Streams, backward_on_other_streams_than_the_loads_were_asked_on) {
     c10::Stream const side = side_stream();
-    expect_like_plain_in(open(), [&](auto const& record) {
+    expect_like_plain_within(values(12), [&](auto const& record) {
         Tensor x = leaf(73);
         Tensor y = record([&] {
             Tensor a = chain(x);
@@ -347,7 +439,7 @@ struct Hungry : torch::autograd::Function<Hungry> {
 };
 
 TEST(Streams, a_large_allocation_in_backward_takes_read_ahead_back) {
-    expect_like_plain_in(open(values(16)), [&](auto const& record) {
+    expect_like_plain_within(values(16), [&](auto const& record) {
         Tensor x = leaf(74);
         Tensor y = record([&] {
             Tensor const a = Hungry::apply(chain(x));

@@ -24,7 +24,7 @@ from autograd_fuzz.program import Program, from_json, to_json  # noqa: E402
 from autograd_fuzz.shrink import shrunk  # noqa: E402
 from autograd_fuzz.systems import Budget, IgnoresWrites, Perturbs, Sessions  # noqa: E402
 
-PROGRAMS = 2000 if torch.__version__.startswith("2.15.") else 500  # the other versions see fewer
+PROGRAMS = 400 if torch.__version__.startswith("2.15.") else 200  # the other versions see fewer
 REGRESSIONS = pathlib.Path(__file__).resolve().parents[1] / "autograd_fuzz" / "regressions"
 SAVES_INPUTS = hasattr(torch.utils.checkpoint._CheckpointFrame, "save_inputs")  # without a node of its own
 
@@ -56,7 +56,8 @@ class Fuzz(unittest.TestCase):
         self.assertLess(sum(tally.known.values()), 0.08 * PROGRAMS)
         self.assertGreater(tally.moved_bytes, PROGRAMS * 50_000)
         self.assertGreater(tally.loaded_programs, 0.1 * PROGRAMS)
-        self.assertGreater(tally.coded_programs, 0.1 * PROGRAMS)
+        self.assertGreater(tally.coded_programs, 0.01 * PROGRAMS)
+        self.assertGreater(tally.recomputed_programs, 0.02 * PROGRAMS)
 
     def test_programs_that_failed_once(self):
         for file in sorted(REGRESSIONS.glob("*.json")):

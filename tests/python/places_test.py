@@ -89,7 +89,7 @@ class Full(Case):
     def test_the_forward_that_finds_no_room_raises_torchs_error_and_the_next_one_has_it(self):
         plain = self.train(seeded(net), loss_of)
         model = seeded(net)
-        session = self.open(model, BUDGET)
+        session = self.open(model, BUDGET, recompute="off")
         self.limit_files(1 << 20)
         with self.assertRaises(torch.OutOfMemoryError) as raised, session:
             loss_of(model)

@@ -121,6 +121,40 @@ class SavedAsGradient(same_bits.Case):
             return [a, b]
         self.as_plain(run)
 
+    def test_a_leaf_that_wants_its_gradient_only_later(self) -> None:
+        def run(recorded, kind: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
+            a, b = kind(same_bits.noise(SIDE, SIDE)).clone().requires_grad_(), kind(same_bits.noise(SIDE, SIDE))
+            loss = recorded(lambda: Dot.apply(a, b).abs())
+            b.requires_grad_()
+            loss.backward()
+            a.grad.zero_()
+            return [b.detach().resolve_conj().to_dense()]
+        for kind in (torch.Tensor.clone, lambda x: x.to(torch.complex64).conj(), torch.Tensor.to_sparse,
+                     lambda x: x.as_subclass(Scale)):
+            self.as_plain(lambda recorded, kind=kind: run(recorded, kind))
+
+    def test_a_later_gradient_of_a_leaf_whose_data_backward_replaces(self) -> None:
+        class Replaces(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+                ctx.save_for_backward(a, b)
+                return a * b
+
+            @staticmethod
+            def backward(ctx, gradient: torch.Tensor):
+                b = ctx.saved_tensors[1]
+                b.data = torch.ones_like(b)
+                return gradient * b, None
+
+        def run(recorded) -> list[torch.Tensor]:
+            a, b = parameter(1), same_bits.noise(SIDE, SIDE)
+            y = recorded(lambda: Replaces.apply(a, b))
+            b.requires_grad_()
+            for _ in range(2):
+                y.sum().backward(retain_graph=True)
+            return [a.grad]
+        self.as_plain(run)
+
     def test_conjugates_and_sparse_tensors(self) -> None:
         class First(torch.autograd.Function):
             @staticmethod

@@ -40,6 +40,9 @@ class Table(unittest.TestCase):
         self.assertEqual(failing, KNOWN)
         self.assertGreater(sum(each.kind == PASS for each in self.found["spillway"].values()), 200)
 
+    def test_what_operators_can_make_again_is_dropped_in_many(self):
+        self.assertGreater(sum(each.kind == PASS for each in self.found["spillway_made_again"].values()), 80)
+
     def test_the_late_accelerator_poses_nearly_all(self):
         if not systems.LATE_LIBRARY.exists():
             self.skipTest(f"the late accelerator is not built here: {systems.LATE_LIBRARY}")

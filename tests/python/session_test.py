@@ -29,7 +29,7 @@ class Semantics(Train):
                 session.step()
 
             self.assertEqual(self.trained(net, step), self.plain)
-            self.assertGreater(session.report()["stored_bytes"], 8 << 20)
+            self.assertGreater(session.report()["freed_bytes"], 8 << 20)
             self.assertLessEqual(session.report()["device_peak_bytes"], 12 << 20)
             session.close()
 

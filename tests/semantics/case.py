@@ -71,6 +71,7 @@ class System:
     name = "plain"
     title = "plain autograd"
     about = "the reference"
+    skips_idle = False  # a case in which nothing leaves does not apply
 
     def __init__(self, device: str, folder: str) -> None:
         self.device = torch.device(device)

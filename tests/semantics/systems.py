@@ -13,6 +13,7 @@ import threading
 import time
 import types
 import unittest.mock
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -274,6 +275,25 @@ class Spillway(System):
         self._fresh = False
 
 
+class SpillwayMadeAgain(Spillway):
+    """With no place to move to: what leaves is dropped, and made again by its operators. A tensor of the script fills a
+    good part of the budget, since far below it no operator is recorded."""
+    name = "spillway_made_again"
+    title = "Spillway, made again"
+    about = ("the same without a place to move to: what its operators can make again has been dropped; a case of which "
+             "nothing can be dropped does not apply")
+    skips_idle = True
+    filled = 6 << 20
+
+    def _new(self, model: torch.nn.Module) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", self._spillway.SpillwayWarning)  # of no place to move to
+            session = self._spillway.session(model, device_budget=self.budget)
+        with session:
+            self._fills = torch.empty(self.filled, dtype=torch.uint8, device=self.device)
+        return session
+
+
 class SpillwayLate(Spillway):
     """The same on a device whose streams run late, in an order that the case's number draws."""
     name = "spillway_late"
@@ -308,7 +328,7 @@ class SpillwayLate(Spillway):
 
 ALL: dict[str, type[System]] = {each.name: each for each in (
     System, IdentityHook, SaveOnCpu, Checkpoint, Transformers, TorchRemat, TrlOneStream, Trl, Spillway,
-    SpillwayLate)}
+    SpillwayMadeAgain, SpillwayLate)}
 
 
 def device_name(kind: type[System]) -> str:

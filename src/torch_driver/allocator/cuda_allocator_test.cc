@@ -286,23 +286,37 @@ TEST(CudaKernelsTest, without_a_gpu_no_pool_is_limited) {
     EXPECT_EQ(limited.error().code, Errc::unsupported) << limited.error().message();
 }
 
-TEST(CudaKernelsTest, a_gpu_allocates_through_ours_and_keeps_to_the_limit) {
-    if (c10::cuda::device_count() == 0) {
-        GTEST_SKIP() << "no GPU";
+bool is_refused(std::int64_t size_bytes) {
+    try {
+        (void)at::empty({size_bytes}, at::device(at::kCUDA).dtype(at::kByte));
+        return false;
+    } catch (c10::OutOfMemoryError const&) {
+        return true;
     }
+}
+
+void allocate_on_gpu() {
     Result<void> const loaded = load_cuda_kernels();
-    ASSERT_TRUE(loaded.ok()) << loaded.error().message();
+    if (!loaded.ok()) {
+        std::fprintf(stderr, "%s\n", loaded.error().message().c_str());
+        std::_Exit(1);
+    }
     g_through.clear();
     install_cuda_allocator(note_only);
     at::Tensor const first = at::empty({256}, at::device(at::kCUDA).dtype(at::kFloat));
-    EXPECT_EQ(g_through, Calls{"1024 on cuda:0"});
+    bool const through = g_through == Calls{"1024 on cuda:0"};
     install_cuda_allocator(nullptr);
-    ASSERT_TRUE(limit_cuda_pool(0, std::int64_t{64} << 20).ok());
-    EXPECT_THROW(
-        static_cast<void>(at::empty({100 << 20}, at::device(at::kCUDA).dtype(at::kByte))),
-        c10::OutOfMemoryError
-    );
-    EXPECT_TRUE(limit_cuda_pool(0, 0).ok());
+    bool const limited = limit_cuda_pool(0, std::int64_t{64} << 20).ok() && is_refused(100 << 20);
+    bool const again = limit_cuda_pool(0, 0).ok() && !is_refused(100 << 20);
+    std::fprintf(stderr, "through ours %d, limited %d, again %d\n", through, limited, again);
+    std::_Exit(through && limited && again ? 0 : 1);
+}
+
+TEST_F(CudaKernelsDeathTest, a_gpu_allocates_through_ours_and_keeps_to_the_limit) {
+    if (c10::cuda::device_count() == 0) {
+        GTEST_SKIP() << "no GPU";
+    }
+    EXPECT_EXIT(allocate_on_gpu(), testing::ExitedWithCode(0), "through ours");
 }
 
 }  // namespace

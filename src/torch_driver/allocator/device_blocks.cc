@@ -29,6 +29,12 @@ void DeviceBlocks::add_current_user(c10::StorageImpl const& storage) const {
     }
 }
 
+void DeviceBlocks::order(StreamId earlier, StreamId later) const {
+    if (!device_->is_host() && earlier.valid() && later.valid() && earlier != later) {
+        device_->wait(later, device_->record(earlier));
+    }
+}
+
 void DeviceBlocks::wait_for_all(c10::ArrayRef<StreamId> users) const {
     for (std::size_t i = 1; i < users.size(); ++i) {
         if (keeps(OrderingRule::drop_waits_for_every_user)) {
@@ -48,6 +54,15 @@ c10::DataPtr DeviceBlocks::data_of(void* memory, StreamId user, StreamId home) c
     c10::DataPtr data = restored_block(device_, memory, stream_of_torch(user));
     add_user(data, stream_of_torch(home));
     return data;
+}
+
+c10::Storage DeviceBlocks::came_back(c10::Storage&& storage, StreamId home) const {
+    if (device_->is_host() || !is_block_of(*storage.unsafeGetStorageImpl())) {
+        return std::move(storage);
+    }
+    std::size_t const size_bytes = storage.nbytes();
+    void* const memory = storage.set_data_ptr({}).release_context();
+    return storage_of(data_of(memory, device_->current_stream(), home), size_bytes);
 }
 
 c10::Storage DeviceBlocks::storage_of(c10::DataPtr data, std::size_t size_bytes) const {

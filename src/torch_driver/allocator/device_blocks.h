@@ -36,12 +36,18 @@ class DeviceBlocks {
 
     /// The block of `storage`, if it came back, is freed after what the current stream has done.
     void add_current_user(c10::StorageImpl const& storage) const;
+    /// What `later` does from now on comes after what `earlier` has done. Nothing where they are
+    /// one, or the device does not know one.
+    void order(StreamId earlier, StreamId later) const;
     /// What the first of `users` does from now on comes after what the others have done.
     void wait_for_all(c10::ArrayRef<StreamId> users) const;
 
     /// Owns `memory`, a block that came back for the stream `user`. A program may use it on the
     /// stream that had it first, `home`, as that is where plain training frees it.
     [[nodiscard]] c10::DataPtr data_of(void* memory, StreamId user, StreamId home) const;
+    /// As `data_of` for a block that torch allocated on the current stream: it is `storage`'s no
+    /// longer.
+    [[nodiscard]] c10::Storage came_back(c10::Storage&& storage, StreamId home) const;
     /// A storage of `size_bytes`, as torch makes them: a program may resize it.
     [[nodiscard]] c10::Storage storage_of(c10::DataPtr data, std::size_t size_bytes) const;
 

@@ -26,8 +26,8 @@ bool reads_alike(c10::DispatchKeySet one, c10::DispatchKeySet other) {
 
 Geometry geometry_of(at::Tensor const& tensor) {
     return {
-        tensor.sizes().vec(),
-        tensor.strides().vec(),
+        c10::DimVector(tensor.sizes()),
+        c10::DimVector(tensor.strides()),
         tensor.storage_offset(),
         tensor.key_set(),
         tensor.dtype()};

@@ -8,16 +8,16 @@
 #include <c10/core/Device.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/Storage.h>
+#include <c10/util/DimVector.h>
 
 #include <cstdint>
-#include <vector>
 
 namespace spillway {
 
 /// Sizes, strides and offset in elements.
 struct Geometry {
-    std::vector<std::int64_t> sizes;
-    std::vector<std::int64_t> strides;
+    c10::DimVector sizes;
+    c10::DimVector strides;
     std::int64_t offset = 0;
     c10::DispatchKeySet keys;
     caffe2::TypeMeta dtype;

@@ -10,6 +10,7 @@
 #include "torch_driver/origin/generated_node.h"
 #include "torch_driver/python/python_lock.h"
 #include "torch_driver/python/python_state.h"
+#include "torch_driver/recorder/observer.h"
 #include "torch_driver/session/torch_session.h"
 
 #include <ATen/SequenceNumber.h>
@@ -43,6 +44,13 @@ bool is_copied_whole(at::Tensor const& tensor) {
 /// As SavedVariable::unpack does.
 bool torch_will_wrap(at::Tensor const& tensor) {
     return tensor.requires_grad() || tensor._fw_grad(0).defined();
+}
+
+/// One that torch returns as it is, since it wants no gradient.
+at::Tensor guarded_copy(at::Tensor const& tensor) {
+    at::Tensor copy = shallow_copy(tensor, torch::autograd::impl::version_counter(tensor));
+    guard_from_stealing(copy);
+    return copy;
 }
 
 Origin origin_of(at::Tensor const& tensor) {
@@ -83,12 +91,13 @@ std::uint64_t number_of_writer(at::Tensor const& tensor) {
 
 /// Whether the node that made `tensor` is the one that saves it now. That one has just taken its
 /// number, unless it is a Function that recorded others in its forward; what such a Function saves
-/// is no output of those, so under Python's lock, with which only Functions save, the maker has to
-/// be a Function.
-bool is_saved_by_its_maker(Origin const& origin) {
+/// is no output of those, so under Python's lock the maker has to be a Function, and one that saves
+/// now: with that lock save Functions, and torch's checkpoint, which makes no node.
+bool is_saved_by_its_maker(Origin const& origin, at::Tensor const& given) {
     return origin.node != nullptr && origin.number + 1 == at::sequence_number::peek() &&
            origin.thread == at::RecordFunction::currentThreadId() &&
-           (!holds_python_lock() || is_python_function(*origin.node));
+           (!holds_python_lock() ||
+            (is_python_function(*origin.node) && is_saved_by_its_function(given)));
 }
 
 }  // namespace
@@ -108,7 +117,7 @@ SavedHook::~SavedHook() {
 void SavedHook::call_pack_hook(at::Tensor const& given) {
     saved_version_ = torch::autograd::impl::version_counter(given).current_version();
     origin_ = origin_of(given);
-    is_output_ = is_saved_by_its_maker(origin_);
+    is_output_ = is_saved_by_its_maker(origin_, given);
     // Of a node's own output plain autograd keeps a copy, which a TorchDispatchMode sees made, and
     // may make otherwise; of others the tensor itself.
     bool const is_made_by_mode = is_output_ && c10::impl::TorchDispatchModeTLS::any_modes_set();
@@ -130,8 +139,13 @@ void SavedHook::call_pack_hook(at::Tensor const& given) {
 }
 
 bool SavedHook::may_keep_itself(at::Tensor const& tensor) const {
-    return origin_.node == nullptr && session_->saved_tensors().eligibility().is_plain(tensor) &&
+    bool const is_of_another = origin_.node == nullptr || is_made_by_another();
+    return is_of_another && session_->saved_tensors().eligibility().is_plain(tensor) &&
            !is_python_subclass(tensor);
+}
+
+bool SavedHook::is_made_by_another() const {
+    return !is_output_ && operator_made_one_node() && !holds_python_lock();
 }
 
 void SavedHook::keep_alias(at::Tensor const& given, at::Tensor const& tensor, Stay stay) {
@@ -174,7 +188,7 @@ at::Tensor SavedHook::call_unpack_hook() {
     if (is_itself_) {
         check_original(kept_);
         bool const is_of_torch = is_asked_by_torch(running.get());
-        bool const is_as_it_is = !is_wrapped_ || (is_of_torch && !was_handed_out_);
+        bool const is_as_it_is = !torch_copies(kept_) || (is_of_torch && !was_handed_out_);
         return is_as_it_is ? kept_ : hand_out(kept_, kept_, is_of_torch, replaced_by_.defined());
     }
     bool const is_own_output = is_output_of(running.get());
@@ -187,7 +201,7 @@ at::Tensor SavedHook::call_unpack_hook() {
     }
     bool const is_of_torch = is_asked_by_torch(running.get());
     if (original.defined() && is_another_now(original)) {
-        return is_wrapped_ ? hand_out(original, original, is_of_torch, true) : original;
+        return torch_copies(original) ? hand_out(original, original, is_of_torch, true) : original;
     }
     if (!original.defined() && !is_own_output && replaced_by_.defined()) {
         return hand_out(replaced_by_, original, is_of_torch, true);
@@ -195,10 +209,14 @@ at::Tensor SavedHook::call_unpack_hook() {
     at::Tensor tensor = value_.valid() ? session_->bring_back(*this, is_of_torch) : kept_;
     // A leaf that lives is what plain autograd gives back.
     bool const is_leaf = original.defined() && origin_.node == nullptr;
-    if (is_leaf && !is_wrapped_) {
+    if (is_leaf && !torch_copies(original)) {
         return original;
     }
     return hand_out(is_leaf ? original : std::move(tensor), original, is_of_torch, false);
+}
+
+bool SavedHook::torch_copies(at::Tensor const& unpacked) const {
+    return is_wrapped_ || unpacked.requires_grad();
 }
 
 at::Tensor SavedHook::hand_out(
@@ -209,9 +227,9 @@ at::Tensor SavedHook::hand_out(
     // Plain autograd gives a node its own output back as a bare tensor.
     if (!is_of_torch && holds_python_lock() &&
         !is_output_of(torch::autograd::get_current_node().get())) {
-        python = attributes_.defined() || !is_wrapped_ ? attributes_
-                 : is_kept_whole_                      ? kept_
-                                                       : original;
+        python = attributes_.defined() || !torch_copies(tensor) ? attributes_
+                 : is_kept_whole_                               ? kept_
+                                                                : original;
         if (!python.defined() || !has_python_object(python)) {
             python.reset();
         } else if (is_wrapped_ && is_python_subclass(python) && (!is_plain || !can_copy_python_state(python))) {
@@ -224,10 +242,12 @@ at::Tensor SavedHook::hand_out(
             return again;
         }
     }
-    bool const is_itself = !is_wrapped_ && !value_.valid() && !is_replaced;  // as in plain autograd
-    bool const is_new_each_time = is_output_ && is_wrapped_;                 // there, too
-    if (!is_plain && is_wrapped_ && !is_of_torch && !is_output_ && is_copied_whole(tensor)) {
-        return guarded_when_wrapped(tensor);
+    // As in plain autograd.
+    bool const is_itself = !torch_copies(tensor) && !value_.valid() && !is_replaced;
+    bool const is_new_each_time = is_output_ && is_wrapped_;  // there, too
+    if (!is_plain && !is_of_torch && !is_output_ && is_copied_whole(tensor) &&
+        torch_copies(tensor)) {
+        return is_wrapped_ ? guarded_when_wrapped(tensor) : guarded_copy(tensor);
     }
     if (is_of_torch || is_itself || is_new_each_time || !is_plain) {
         return tensor;

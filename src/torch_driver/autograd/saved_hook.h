@@ -80,12 +80,17 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     /// since it made others after itself: a Function that records a graph in its forward, or that
     /// writes a view in place, for which torch makes other nodes. Null: none runs.
     [[nodiscard]] bool is_output_of(torch::autograd::Node const* running) const;
-    /// A leaf that stays on the device is kept as plain autograd keeps it. What a node made is not:
-    /// that may be the one that saves it, which would be a cycle (`_foreach_exp_`, a dual tensor's
-    /// operators and extensions under Python's lock save after they made other nodes).
+    /// What stays on the device is kept as plain autograd keeps it: itself, if that is no cycle.
     [[nodiscard]] bool may_keep_itself(at::Tensor const& tensor) const;
+    /// What a node made must not be kept itself by that node. Which one saves is known where the
+    /// operator that runs has made one alone: then it is that (`_foreach_exp_`, a dual tensor's
+    /// operators and extensions under Python's lock save after they made others).
+    [[nodiscard]] bool is_made_by_another() const;
     /// Keeps an alias of `tensor`, which is `given` or a copy of that, where that is possible.
     void keep_alias(at::Tensor const& given, at::Tensor const& tensor, Stay stay);
+    /// Torch does not return `unpacked` as it is, but a variable of its own, since that wanted a
+    /// gradient when it was saved or wants one now.
+    [[nodiscard]] bool torch_copies(at::Tensor const& unpacked) const;
     /// What the hook stands for, to the code that asks; `is_of_torch`: it only reads. `original`
     /// may be undefined; `is_replaced`: `tensor` is what the saved one became.
     [[nodiscard]] at::Tensor hand_out(

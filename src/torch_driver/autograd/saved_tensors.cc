@@ -7,7 +7,7 @@
 #include "torch_driver/autograd/handed_out.h"
 #include "torch_driver/origin/maker.h"
 #include "torch_driver/python/python_state.h"
-#include "torch_driver/recorder/operator_name.h"
+#include "torch_driver/recorder/observer.h"
 
 #include <c10/core/Storage.h>
 
@@ -92,6 +92,11 @@ SavedTensors::Fresh SavedTensors::add_value(
     entry.add_stream(entry.home);
     add_hook(hook, filed);
     state_.unshared.add(filed.first);
+    if (CallRecorder* const recorder = recorder_here()) {
+        auto const content = recorder->saved(tensor, filed.first, hook.is_output_);
+        entry.content = content;
+        add_unmade(*recorder, content);
+    }
     return {entry.size_bytes, state_.slots.next(hook.origin_), storage_bytes, is_whole, saver};
 }
 
@@ -184,24 +189,21 @@ void SavedTensors::see_what_could_leave() {
 void SavedTensors::forget(SavedHook& hook) noexcept {
     ValueId const value = hook.value_;
     at::Tensor last;  // goes after the lock: freeing runs foreign code
-    bool ended = false;
+    Ending ending;
     {
         MutexLock const lock(mutex_);
         SavedValue& entry = *hook.filed_;
         entry.hooks.erase(std::find(entry.hooks.begin(), entry.hooks.end(), &hook));
         last = std::move(hook.kept_);
-        if (entry.hooks.empty()) {
+        if (entry.hooks.empty() && entry.recipe_pins > 0 && last.defined()) {
+            entry.held = last.storage();
+        } else if (entry.hooks.empty()) {
             unbind(value, entry);
         }
-        ended = entry.hooks.empty() && entry.pins == 0;
-        if (ended) {
-            state_.values.erase(value);
-        }
+        (void)end_if_unused(value, entry, ending);
     }
     last.reset();
-    if (ended) {
-        on_dropped(value);
-    }
+    end(std::move(ending));
 }
 
 void SavedTensors::list_passed(SavedHook& hook) {
@@ -272,15 +274,14 @@ bool SavedTensors::pin(ValueId value, SavedHook const* hook) {
 }
 
 void SavedTensors::unpin(ValueId value) noexcept {
+    Ending ending;
     {
         MutexLock const lock(mutex_);
         SavedValue& entry = *state_.values.find(value);
-        if (--entry.pins > 0 || !entry.hooks.empty()) {
-            return;
-        }
-        state_.values.erase(value);
+        --entry.pins;
+        (void)end_if_unused(value, entry, ending);
     }
-    on_dropped(value);
+    end(std::move(ending));
 }
 
 bool SavedTensors::has(ValueId value, SavedHook const* hook) const {
@@ -321,8 +322,8 @@ bool SavedTensors::has_own_block(SavedValue const& entry) const {
 
 /// Only our aliases refer to the storage. Of a value on the device.
 bool SavedTensors::is_unshared(SavedValue const& entry) const {
-    return !entry.hooks.empty() &&
-           references_but_an_idle_wrapper(*entry.storage) == entry.hooks.size() &&
+    std::size_t const ours = entry.held ? 1 : entry.hooks.size();
+    return ours > 0 && references_but_an_idle_wrapper(*entry.storage) == ours &&
            has_own_block(entry);
 }
 
@@ -335,10 +336,19 @@ void SavedTensors::handed_out(ValueId value, at::Tensor const& tensor) {
     MutexLock const lock(mutex_);
     if (SavedValue* const entry = state_.values.find(value); entry != nullptr) {
         state_.unshared.is_in_use(value, *entry);
-        entry->add_stream(blocks_.device().current_stream());
-        blocks_.add_current_user(*tensor.storage().unsafeGetStorageImpl());
+        use_on_current_stream(*entry, *tensor.storage().unsafeGetStorageImpl());
     }
     state_.unshared.handed_out(value);
+}
+
+/// What a recipe made is there when its work has been done, in the order of that stream alone.
+void SavedTensors::use_on_current_stream(SavedValue& entry, c10::StorageImpl const& storage) const {
+    StreamId const current = blocks_.device().current_stream();
+    entry.add_stream(current);
+    blocks_.add_current_user(storage);
+    if (keeps(OrderingRule::users_wait_for_the_recompute)) {
+        blocks_.order(entry.made_on, current);
+    }
 }
 
 at::Tensor SavedTensors::used_now(SavedHook const& hook) {
@@ -348,8 +358,7 @@ at::Tensor SavedTensors::used_now(SavedHook const& hook) {
     }
     SavedValue& entry = *hook.filed_;
     state_.unshared.is_in_use(hook.value_, entry);
-    entry.add_stream(blocks_.device().current_stream());
-    blocks_.add_current_user(*entry.storage);
+    use_on_current_stream(entry, *entry.storage);
     return hook.is_wrapped() ? hook.kept_ : alias_of(hook.kept_);
 }
 
@@ -373,11 +382,8 @@ std::vector<ValueId> SavedTensors::in_order(
 HeldBytes SavedTensors::bytes_of(ValueId value) {
     MutexLock const lock(mutex_);
     SavedValue const* const entry = state_.values.find(value);
-    if (entry == nullptr || entry->storage == nullptr || entry->hooks.empty()) {
-        return {};
-    }
-    c10::Storage storage = entry->hooks.front()->kept_.storage();
-    if (!has_own_block(*entry)) {
+    c10::Storage storage = entry == nullptr ? c10::Storage() : storage_of(*entry);
+    if (!storage || !has_own_block(*entry)) {
         return {};  // its owner fills it again
     }
     // Not `mutable_data`, which may allocate.
@@ -410,12 +416,14 @@ void SavedTensors::drop(ValueId value) {
     {
         MutexLock const lock(mutex_);
         SavedValue* const entry = state_.values.find(value);
-        if (entry == nullptr || entry->hooks.empty()) {
+        if (entry == nullptr || !storage_of(*entry)) {
             return;
         }
         blocks_.wait_for_all(entry->streams);  // the block is freed on its own stream
         entry->streams = {entry->user};        // of the block that it comes back in
-        storage = entry->hooks.front()->kept_.storage();
+        entry->made_on = {};
+        storage = storage_of(*entry);
+        entry->held = c10::Storage();
         for (SavedHook* const hook : entry->hooks) {
             hook->geometry_ = std::make_unique<Geometry>(geometry_of(hook->kept_));
             going.push_back(std::move(hook->kept_));
@@ -430,16 +438,23 @@ void SavedTensors::bind(ValueId value, void* memory) {
     c10::DataPtr data;  // freed after the lock, where the last hook died meanwhile
     MutexLock const lock(mutex_);
     SavedValue* const entry = state_.values.find(value);
-    if (entry == nullptr || entry->hooks.empty()) {
+    if (entry == nullptr || (entry->hooks.empty() && entry->recipe_pins == 0)) {
         StreamId const own = blocks_.device().stream_of(memory);
         data = blocks_.data_of(memory, own, own);
         return;
     }
     c10::Storage const storage =
         blocks_.storage_of(blocks_.data_of(memory, entry->user, entry->home), entry->storage_bytes);
+    put_back(value, *entry, storage);
+}
+
+void SavedTensors::put_back(ValueId value, SavedValue& entry, c10::Storage const& storage) {
     state_.values.bind(value, storage.unsafeGetStorageImpl());  // a backward may save it again
     state_.unshared.came_back(value);
-    for (SavedHook* const hook : entry->hooks) {
+    if (entry.hooks.empty()) {
+        entry.held = storage;
+    }
+    for (SavedHook* const hook : entry.hooks) {
         hook->kept_ = view_of(storage, *hook->geometry_);
         hook->geometry_.reset();
         // Writes to what backward is given must be seen by a second unpack.

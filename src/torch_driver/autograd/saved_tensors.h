@@ -18,6 +18,8 @@
 #include "torch_driver/origin/origin.h"
 #include "torch_driver/origin/save_log.h"
 #include "torch_driver/origin/tensor_classes.h"
+#include "torch_driver/recompute/checksum.h"
+#include "torch_driver/recorder/call_recorder.h"
 #include "trace/slot.h"
 
 #include <ATen/core/Tensor.h>
@@ -25,11 +27,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace spillway {
@@ -153,6 +158,18 @@ class SavedTensors final : public Driver {
         std::unordered_map<std::uint64_t, std::size_t> const& rank_of_node
     ) const;
 
+    /// Looks for recipes of the values that this thread saved since the last call, while it
+    /// records. What was never run beside a living value is tried here, where `room_bytes` are
+    /// enough for it. Allocates, and so may ask for room.
+    void make_recipes(std::int64_t room_bytes);
+    /// Gives up recipes of values that are here, with the copies that they keep. False: they keep
+    /// none.
+    [[nodiscard]] bool let_recipes_go();
+    /// A value goes on this thread: there is no room for what is allocated meanwhile.
+    [[nodiscard]] static bool is_letting_go();
+    /// What an operator threw on this thread while a recipe ran; null: none did.
+    [[nodiscard]] static std::exception_ptr take_thrown();
+
     /// Called when a value's last hook is gone, with no lock held.
     std::function<void(ValueId)> on_dropped;
     /// Driver::borrow.
@@ -163,6 +180,10 @@ class SavedTensors final : public Driver {
     void drop(ValueId value) override;
     void bind(ValueId value, void* memory) override;
     [[nodiscard]] std::vector<ValueId> newly_unshared(std::size_t at_most) override;
+    [[nodiscard]] std::optional<ValueRecipe> recipe_of(ValueId value) override;
+    [[nodiscard]] std::vector<ValueId> found_recipes() override;
+    [[nodiscard]] bool keep_recipe(ValueId value) override;
+    [[nodiscard]] Result<std::int64_t> recompute(ValueId value) override;
     [[nodiscard]] bool borrow(std::int64_t size_bytes, bool last_resort) override {
         return on_short(size_bytes, last_resort);
     }
@@ -176,7 +197,11 @@ class SavedTensors final : public Driver {
         SavedValues values;
         UnsharedTracker unshared;
         SlotCounter slots;
-        std::vector<SavedHook*> passed;  ///< in no order; each knows its place
+        /// Saved where operators are recorded, and not looked at by `make_recipes` yet. The values
+        /// keep them.
+        std::vector<std::pair<CallRecorder const*, std::weak_ptr<SavedContent const>>> unmade;
+        std::vector<ValueId> found_recipes;  ///< Driver::found_recipes
+        std::vector<SavedHook*> passed;      ///< in no order; each knows its place
     };
 
     [[nodiscard]] SaverClass class_of_save(SavedHook const& hook, at::Tensor const& tensor) const;
@@ -193,6 +218,51 @@ class SavedTensors final : public Driver {
     [[nodiscard]] bool has_own_block(SavedValue const& entry) const;
     [[nodiscard]] bool is_unshared(SavedValue const& entry) const SPILLWAY_REQUIRES(mutex_);
     void unbind(ValueId value, SavedValue& entry) SPILLWAY_REQUIRES(mutex_);
+    void add_unmade(CallRecorder const& recorder, std::shared_ptr<SavedContent const> const& saved)
+        SPILLWAY_REQUIRES(mutex_);
+    void put_back(ValueId value, SavedValue& entry, c10::Storage const& storage)
+        SPILLWAY_REQUIRES(mutex_);
+    void use_on_current_stream(SavedValue& entry, c10::StorageImpl const& storage) const
+        SPILLWAY_REQUIRES(mutex_);
+
+    // saved_recipes.cc
+    /// What ends when a value does, to be let go of without the lock.
+    struct Ending {
+        std::vector<ValueId> ended;  ///< of which nobody has heard yet
+        std::vector<c10::Storage> storages;
+    };
+    [[nodiscard]] static c10::Storage storage_of(SavedValue const& entry);
+    [[nodiscard]] bool end_if_unused(ValueId value, SavedValue& entry, Ending& ending)
+        SPILLWAY_REQUIRES(mutex_);
+    void unpin_sources(SavedValue& entry, Ending& ending) SPILLWAY_REQUIRES(mutex_);
+    void end(Ending ending) noexcept;
+    [[nodiscard]] std::vector<std::shared_ptr<SavedContent const>> take_unmade(
+        CallRecorder const& recorder
+    );
+    [[nodiscard]] bool is_as_saved(ValueId value) const SPILLWAY_REQUIRES(mutex_);
+    [[nodiscard]] bool is_source(Content const& content, Content const& wanted) const
+        SPILLWAY_REQUIRES(mutex_);
+    /// What became of the look for a recipe.
+    struct Sought {
+        std::shared_ptr<SavedRecipe const> recipe;  ///< null: none, or not yet
+        bool again = false;                         ///< it is to be looked for again: no room now
+        std::string words;                          ///< of it, or why there is none; for the log
+    };
+    enum class Proof : std::uint8_t { same, differs, again };
+    [[nodiscard]] Sought seek_recipe(SavedContent const& saved, std::int64_t room_bytes);
+    [[nodiscard]] std::variant<Recipe, Recipe::Refused> recipe_of_calls(SavedContent const& saved);
+    [[nodiscard]] std::optional<std::vector<SavedRecipe::Source>> kept_sources(
+        Recipe const& recipe, ValueId value
+    );
+    [[nodiscard]] Proof prove(
+        SavedContent const& saved, SavedRecipe const& recipe, std::int64_t room_bytes
+    );
+    [[nodiscard]] std::optional<std::vector<c10::Storage>> sources_of(SavedRecipe const& recipe)
+        SPILLWAY_REQUIRES(mutex_);
+    [[nodiscard]] Result<c10::Storage> run(
+        SavedRecipe const& recipe, std::vector<c10::Storage> const& sources
+    ) const;
+    void come_after(SavedValue const& entry) const SPILLWAY_REQUIRES(mutex_);
 
     DeviceBlocks const& blocks_;
     OwnedStorages const& owned_;
@@ -200,6 +270,8 @@ class SavedTensors final : public Driver {
     /// Shared with what the mover holds.
     std::shared_ptr<WrappedStorages> const wrapped_ = std::make_shared<WrappedStorages>();
     bool classifies_ = false;
+    ProvedRecipes proved_;
+    Checksums checksums_;
     SaveLog log_;
 
     mutable Mutex mutex_;

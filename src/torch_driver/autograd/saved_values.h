@@ -9,14 +9,18 @@
 #include "memory/device.h"
 #include "torch_driver/autograd/saved_hook.h"
 #include "torch_driver/origin/tensor_classes.h"
+#include "torch_driver/recompute/saved_recipe.h"
 
+#include <c10/core/Storage.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/util/SmallVector.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <memory_resource>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -31,9 +35,16 @@ struct SavedValue {
     std::int64_t size_bytes = 0;    ///< as the device rounded
     /// That may use the bytes: first the one that they were allocated on, then those that saved.
     c10::SmallVector<StreamId, 2> streams;
-    StreamId home;                          ///< the stream that its first block was allocated on
-    StreamId user;                          ///< the stream that saved it first, and will ask for it
-    int pins = 0;                           ///< it outlives its last hook while there is one
+    StreamId home;  ///< the stream that its first block was allocated on
+    StreamId user;  ///< the stream that saved it first, and will ask for it
+    int pins = 0;   ///< it outlives its last hook while there is one
+    /// Recipes of values that have gone need it: then it keeps its storage, too.
+    int recipe_pins = 0;
+    c10::Storage held;                            ///< where hooks are gone, and recipes need it
+    std::shared_ptr<SavedContent const> content;  ///< null: nothing is recorded
+    std::shared_ptr<SavedRecipe const> recipe;    ///< null: there is none, or not yet
+    std::optional<std::uint64_t> checksum;        ///< while it is gone by its recipe
+    StreamId made_on;  ///< whose work made it again, while it is here; invalid: none
     std::atomic<bool> is_reported = false;  ///< the loop knows it
     bool could_leave = false;  ///< UnsharedTracker: it was unshared when that looked last
     SaverClass saver;          ///< what all savers agree on, where tensors are classified
@@ -63,6 +74,8 @@ class SavedValues {
     void erase(ValueId value) { entries_.erase(value); }
 
     [[nodiscard]] std::size_t size() const { return entries_.size(); }
+    [[nodiscard]] auto begin() { return entries_.begin(); }
+    [[nodiscard]] auto end() { return entries_.end(); }
     [[nodiscard]] auto begin() const { return entries_.begin(); }
     [[nodiscard]] auto end() const { return entries_.end(); }
 

@@ -45,17 +45,32 @@ std::string why(Save const& save) {
     return "";
 }
 
-std::string describe(Save const& save, std::map<ValueId, History> const& histories) {
+std::string recipe_words(RecipeWords const* recipe) {
+    if (recipe == nullptr) {
+        return "";
+    }
+    return (recipe->is_there ? "; can be made again: " : "; not made again: ") + recipe->words;
+}
+
+/// `recipe` is null where it is not known whether there is one.
+std::string describe(
+    Save const& save, std::map<ValueId, History> const& histories, RecipeWords const* recipe
+) {
     auto const at = save.value.valid() ? histories.find(save.value) : histories.end();
     if (at == histories.end()) {
-        return why(save);
+        return why(save) + recipe_words(recipe);
     }
     History const& history = at->second;
     std::string const place = history.pool == Pool::nvme ? "NVMe" : "host";
     if (!history.left) {
-        return "stored to " + place + ", but needed again before its memory was reused";
+        return "stored to " + place + ", but needed again before its memory was reused" +
+               recipe_words(recipe);
     }
     std::string text = "moved to " + place;
+    if (history.by_recipe) {
+        text = history.recomputed > 0 ? "dropped, made again: " : "dropped, can be made again: ";
+        text += recipe == nullptr ? "by the operators that made it" : recipe->words;
+    }
     if (history.codec) {
         text += " by " + to_text(*history.codec);
     } else if (history.was_refused) {
@@ -76,7 +91,7 @@ std::string describe(Save const& save, std::map<ValueId, History> const& histori
         );
         text += waited;
     }
-    return text;
+    return history.by_recipe ? text : text + recipe_words(recipe);
 }
 
 struct Row {
@@ -109,6 +124,15 @@ std::string table_of(std::vector<Row> const& rows) {
 void SaveLog::begin_pass() {
     MutexLock const lock(mutex_);
     saves_.clear();
+    recipes_.clear();
+}
+
+void SaveLog::add_recipe(ValueId value, bool is_there, std::string words) {
+    MutexLock const lock(mutex_);
+    if (recipes_.size() >= kMostSaves) {
+        recipes_.clear();
+    }
+    recipes_[value] = {is_there, std::move(words)};
 }
 
 std::string const* SaveLog::kept(std::string_view name, std::string const* likely) {
@@ -155,11 +179,14 @@ std::string SaveLog::explain(std::string const& module, std::map<ValueId, Histor
         bool const has_left =
             save.value.valid() && history != histories.end() && history->second.left;
         left_bytes += has_left && !is_again ? save.size_bytes : 0;
+        auto const recipe = recipes_.find(save.value);
         rows.push_back(
             {all[i].empty() ? "(model)" : all[i],
              roles[i],
              format_size(save.size_bytes),
-             is_again ? "saved before, once in memory" : describe(save, histories)}
+             is_again
+                 ? "saved before, once in memory"
+                 : describe(save, histories, recipe == recipes_.end() ? nullptr : &recipe->second)}
         );
     }
     if (rows.empty()) {
@@ -181,6 +208,18 @@ std::unordered_map<ValueId, std::string> SaveLog::modules() const {
         }
     }
     return modules;
+}
+
+std::unordered_map<ValueId, TraceWords> SaveLog::trace_words() const {
+    std::unordered_map<ValueId, TraceWords> words;
+    for (auto& [value, module] : modules()) {
+        words[value].module = module;
+    }
+    MutexLock const lock(mutex_);
+    for (auto const& [value, recipe] : recipes_) {
+        words[value].why_no_recipe = recipe.is_there ? "" : recipe.words;
+    }
+    return words;
 }
 
 }  // namespace spillway

@@ -8,8 +8,9 @@
 #include "base/ids.h"
 #include "base/mutex.h"
 #include "session/history.h"
+#include "session/trace_recorder.h"
 #include "torch_driver/origin/saves.h"
-#include "torch_driver/recorder/operator_name.h"
+#include "torch_driver/recorder/observer.h"
 
 #include <atomic>
 #include <functional>
@@ -21,6 +22,12 @@
 #include <vector>
 
 namespace spillway {
+
+/// How a value can be made again ("gelu of addmm's result, 1 operator, 0.4 ms"), or why not.
+struct RecipeWords {
+    bool is_there = false;
+    std::string words;
+};
 
 /// Thread  any; one mutex, and nothing else is called under it
 class SaveLog {
@@ -34,6 +41,9 @@ class SaveLog {
     /// is entered for a whole training and in which no step is ever reported.
     void add(Save save, RunningOperators const& by);
 
+    /// How the value can be made again, in words, or why not.
+    void add_recipe(ValueId value, bool is_there, std::string words);
+
     /// A table of the saves whose place begins with `module` (empty: all): place and role
     /// (saves.h), bytes, and why it stayed or where it went; then their sum. No hook runs in the
     /// model for it.
@@ -43,6 +53,8 @@ class SaveLog {
 
     /// Of the values among the saves: the module of the first that saved each.
     [[nodiscard]] std::unordered_map<ValueId, std::string> modules() const;
+    /// With that, and why a value cannot be made again.
+    [[nodiscard]] std::unordered_map<ValueId, TraceWords> trace_words() const;
 
   private:
     /// `name` as it is kept here, maybe as `likely`; null where it is empty.
@@ -52,6 +64,7 @@ class SaveLog {
     std::atomic<bool> is_kept_ = false;
     mutable Mutex mutex_;
     std::vector<Save> saves_ SPILLWAY_GUARDED_BY(mutex_);
+    std::unordered_map<ValueId, RecipeWords> recipes_ SPILLWAY_GUARDED_BY(mutex_);
     /// Names that saves refer to.
     std::set<std::string, std::less<>> operators_ SPILLWAY_GUARDED_BY(mutex_);
 };

@@ -3,7 +3,7 @@
 
 #include "torch_driver/origin/tensor_classes.h"
 
-#include "torch_driver/recorder/open_operator.h"
+#include "torch_driver/recorder/observer.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/graph_task.h>

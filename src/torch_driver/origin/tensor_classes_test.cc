@@ -5,7 +5,7 @@
 
 #include "torch_driver/origin/tensor_classes.h"
 
-#include "torch_driver/recorder/open_operator.h"
+#include "torch_driver/recorder/observer.h"
 #include "torch_driver/suite/suite.h"
 
 #include <ATen/autocast_mode.h>
@@ -45,7 +45,7 @@ struct Classes {
     Names of(std::function<Tensor()> const& body) {
         Tensor result;
         {
-            OpenOperatorWatch const watch;
+            OperatorObserver const observer(ObserverLevel::arguments);
             result = recorded(session, body);
         }
         Names names;

@@ -10,6 +10,7 @@
 #include "torch_driver/python/python_function.h"
 #include "torch_driver/python/python_lock.h"
 
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/util/Exception.h>
@@ -39,6 +40,7 @@ struct Calls {
     char const* (*text)(PyObject*, std::intptr_t*) =
         python_function<char const*(PyObject*, std::intptr_t*)>("PyUnicode_AsUTF8AndSize");
     std::intptr_t (*size)(PyObject*) = python_function<std::intptr_t(PyObject*)>("PyObject_Size");
+    int (*is_true)(PyObject*) = python_function<int(PyObject*)>("PyObject_IsTrue");
 };
 
 Calls const& calls() {
@@ -79,6 +81,21 @@ std::string text_of(PyObject* string) {
 std::string name_of_class(PyObject* type) {
     return text_of(Owned(calls().attribute(type, "__name__")).get());
 }
+
+/// While it lives, `__torch_function__` of no class and no mode is called on this thread.
+class WithoutTorchFunction {
+  public:
+    WithoutTorchFunction() : before_(Tls::get_disabled_state()) {
+        Tls::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
+    }
+    ~WithoutTorchFunction() { Tls::set_disabled_state(before_); }
+    WithoutTorchFunction(WithoutTorchFunction const&) = delete;
+    WithoutTorchFunction& operator=(WithoutTorchFunction const&) = delete;
+
+  private:
+    using Tls = at::impl::PythonTorchFunctionTLS;
+    at::impl::TorchFunctionDisabledState before_;
+};
 
 /// Whether its `__dict__` has something in it.
 bool has_attributes(PyObject* object) {
@@ -219,6 +236,21 @@ std::string python_class_name(at::Tensor const& tensor) {
 
 bool has_python_attributes(at::Tensor const& tensor) {
     return has_python_object(tensor) && holds_python_lock() && has_attributes(object_of(tensor));
+}
+
+bool is_saved_by_its_function(at::Tensor const& output) {
+    if (!has_python_object(output)) {
+        return true;
+    }
+    WithoutTorchFunction const only_torchs_own;
+    Owned const node(calls().attribute(object_of(output), "grad_fn"));
+    // What `save_for_backward` was given; torch takes it away when that is saved.
+    Owned const to_save(node == nullptr ? nullptr : calls().attribute(node.get(), "to_save"));
+    if (to_save == nullptr) {
+        calls().clear_error();
+        return true;
+    }
+    return calls().is_true(to_save.get()) != 0;
 }
 
 at::Tensor python_state_from() {

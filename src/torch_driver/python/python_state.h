@@ -35,6 +35,10 @@ void set_python_classes(
 /// Whether it has attributes of its own in Python; asked as the one before.
 [[nodiscard]] bool has_python_attributes(at::Tensor const& tensor);
 
+/// Whether the Function that made `output` saves just now what it gave to `save_for_backward`; true
+/// for a tensor that Python has not seen. Under Python's lock.
+[[nodiscard]] bool is_saved_by_its_function(at::Tensor const& output);
+
 /// Gives `to`, which Python has not seen yet, the class of `from` and its attributes: the very
 /// dictionary, so that both see what is set later. Under Python's lock.
 ///

@@ -13,13 +13,13 @@
 namespace spillway {
 namespace {
 
-int& seen() {
+int& operators_seen() {
     static thread_local int operators = 0;
     return operators;
 }
 
 std::unique_ptr<at::ObserverContext> begins(at::RecordFunction const&) {
-    ++seen();
+    ++operators_seen();
     return nullptr;
 }
 
@@ -29,9 +29,9 @@ at::RecordFunctionCallback counting() {
 
 /// How many operators were seen while one ran.
 int seen_of_one() {
-    int const before = seen();
+    int const before = operators_seen();
     (void)at::ones({2});
-    return seen() - before;
+    return operators_seen() - before;
 }
 
 TEST(OperatorCallbackTest, operators_of_the_thread_are_seen_while_it_lives) {

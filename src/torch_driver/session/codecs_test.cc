@@ -117,6 +117,7 @@ SessionOptions capped(std::string policy, bool lossy, std::string codecs) {
     options.nvme = scratch();
     options.nvme_budget_bytes = 1_GiB;
     options.policy = std::move(policy);
+    options.recompute = "off";
     options.lossy = lossy;
     options.codecs = std::move(codecs);
     return options;

@@ -12,16 +12,24 @@ namespace spillway {
 
 Entered::Entered(std::shared_ptr<TorchSession> const& session)
     : session_(of_this_thread(session)),
-      outer_(std::exchange(thread_recording(), ThreadRecording{session_, python_hook_depth()})) {
+      outer_(std::exchange(thread_recording(), ThreadRecording{session_, python_hook_depth()})),
+      recorder_(session_->recorder_of_this_thread()) {
     session_->use().enter(thread_recording().python_hooks);
     allocate_from(session_, false);
     if (session_->classifies_tensors()) {
-        watch_.emplace();
+        observer_.emplace(ObserverLevel::arguments);
+    }
+    if (recorder_ != nullptr) {
+        recorder_->begin_step();  // what was written since it recorded last, nobody has seen
+        recording_.emplace(recorder_);
     }
 }
 
 Entered::~Entered() {
     session_->leave();
+    if (recording_ && recorder_here() == recorder_.get()) {
+        recorder_->begin_step();  // it keeps nothing of the device's
+    }
     if (ends_by_error_ || std::uncaught_exceptions() > exceptions_) {
         session_->use().lapse();
     }

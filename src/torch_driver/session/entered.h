@@ -5,7 +5,8 @@
 #pragma once
 
 #include "torch_driver/autograd/engine.h"
-#include "torch_driver/recorder/open_operator.h"
+#include "torch_driver/recorder/call_recorder.h"
+#include "torch_driver/recorder/observer.h"
 
 #include <exception>
 #include <memory>
@@ -36,7 +37,9 @@ class Entered {
     int const exceptions_ = std::uncaught_exceptions();
     bool ends_by_error_ = false;
     ThreadRecording outer_;
-    std::optional<OpenOperatorWatch> watch_;  ///< where savers have a class
+    std::optional<OperatorObserver> observer_;  ///< where savers have a class
+    std::shared_ptr<CallRecorder> const recorder_;
+    std::optional<CallRecording> recording_;  ///< where values can be made again
 };
 
 /// While it lives, what the calling thread allocates is counted and capped by `session`, though it

@@ -19,7 +19,7 @@ namespace spillway {
 namespace {
 
 /// A folder on a real disk for blocks.
-std::string scratch() {
+std::string scratch_folder() {
     std::filesystem::path const folder = std::filesystem::path(SPILLWAY_BINARY_DIR) / "scratch";
     std::filesystem::create_directories(folder);
     return folder.string();
@@ -44,16 +44,16 @@ std::vector<torch::Tensor> gradients(torch::nn::Sequential& model) {
     return out;
 }
 
-struct Outcome {
+struct Training {
     std::vector<torch::Tensor> gradients;
     std::vector<double> losses;
 };
 
-Outcome plain(std::int64_t layers, std::int64_t rows, std::int64_t width) {
+Training plain(std::int64_t layers, std::int64_t rows, std::int64_t width) {
     auto model = mlp(layers, width);
     torch::manual_seed(11);
     torch::Tensor const input = torch::randn({rows, width});
-    Outcome outcome;
+    Training outcome;
     for (int step = 0; step < 3; ++step) {
         torch::Tensor loss = model->forward(input).pow(2).mean();
         loss.backward();
@@ -63,7 +63,7 @@ Outcome plain(std::int64_t layers, std::int64_t rows, std::int64_t width) {
     return outcome;
 }
 
-Outcome capped(
+Training capped(
     std::int64_t layers,
     std::int64_t rows,
     std::int64_t width,
@@ -75,7 +75,7 @@ Outcome capped(
     session->own(model->parameters());
     torch::manual_seed(11);
     torch::Tensor const input = torch::randn({rows, width});
-    Outcome outcome;
+    Training outcome;
     for (int step = 0; step < 3; ++step) {
         torch::Tensor loss;
         session->phase(Phase::forward, step);
@@ -95,15 +95,18 @@ Outcome capped(
 
 TEST(FirstLight, capped_training_gives_the_plain_gradients_bit_for_bit) {
     constexpr std::int64_t kLayers = 16;
-    constexpr std::int64_t kRows = 2048;
-    constexpr std::int64_t kWidth = 256;  // 2 MiB a saved activation, 64 MiB in all
-    Outcome const expected = plain(kLayers, kRows, kWidth);
+    constexpr std::int64_t kBatch = 2048;
+    constexpr std::int64_t kUnits = 256;  // 2 MiB a saved activation, 64 MiB in all
+    Training const expected = plain(kLayers, kBatch, kUnits);
     Report report;
-    Outcome const actual = capped(
+    Training const actual = capped(
         kLayers,
-        kRows,
-        kWidth,
-        {.device_budget_bytes = 24_MiB, .nvme = scratch(), .nvme_budget_bytes = 1_GiB},
+        kBatch,
+        kUnits,
+        {.device_budget_bytes = 24_MiB,
+         .nvme = scratch_folder(),
+         .nvme_budget_bytes = 1_GiB,
+         .recompute = "off"},
         report
     );
     EXPECT_EQ(expected.losses, actual.losses);
@@ -148,12 +151,14 @@ TEST(FirstLight, options_that_cannot_be_are_named) {
     EXPECT_EQ(refused({.device_budget_bytes = 12}), "device_budget_bytes");
     EXPECT_EQ(refused({.device_budget_bytes = 1_MiB, .nvme = "/no/such/folder"}), "nvme");
     EXPECT_EQ(
-        refused({.device_budget_bytes = 1_MiB, .nvme = scratch(), .nvme_budget_bytes = 12}),
+        refused({.device_budget_bytes = 1_MiB, .nvme = scratch_folder(), .nvme_budget_bytes = 12}),
         "nvme_budget_bytes"
     );
     EXPECT_EQ(
         refused(
-            {.device_budget_bytes = 1_MiB, .nvme = scratch(), .nvme_budget_bytes = 900 * 1024_GiB}
+            {.device_budget_bytes = 1_MiB,
+             .nvme = scratch_folder(),
+             .nvme_budget_bytes = 900 * 1024_GiB}
         ),
         "nvme_budget_bytes"
     );

@@ -6,7 +6,7 @@
 #include "spillway/session.h"
 
 #include "torch_driver/allocator/allocator.h"
-#include "torch_driver/recorder/operator_name.h"
+#include "torch_driver/recorder/observer.h"
 #include "torch_driver/session/entered.h"
 #include "torch_driver/session/open_session.h"
 #include "torch_driver/session/torch_session.h"
@@ -15,8 +15,25 @@
 
 namespace spillway {
 
+namespace {
+
+/// Errc::unsupported: nothing is wrong with the file.
+void check_written(Result<void> const& written, char const* option, std::string const& file) {
+    if (!written.ok()) {
+        bool const is_of_file = written.error().code != Errc::unsupported;
+        throw BadOption(
+            {.code = is_of_file ? OptionCode::not_writable : OptionCode::failed,
+             .option = option,
+             .given = file,
+             .detail = written.error().what}
+        );
+    }
+}
+
+}  // namespace
+
 Session::Session(std::shared_ptr<TorchSession> impl)
-    : impl_(std::move(impl)), watch_(std::make_unique<OperatorWatch>()) {}
+    : impl_(std::move(impl)), observer_(std::make_unique<OperatorObserver>(ObserverLevel::names)) {}
 
 Session::~Session() {
     impl_->use().owner_gone();
@@ -66,16 +83,11 @@ void Session::end_cap() {
 }
 
 void Session::write_timeline(std::string const& file) const {
-    Result<void> const written = impl_->loop().write_timeline_now(file);
-    if (!written.ok()) {
-        bool const has_none = written.error().code == Errc::unsupported;
-        throw BadOption(
-            {.code = has_none ? OptionCode::failed : OptionCode::not_writable,
-             .option = "timeline_file",
-             .given = file,
-             .detail = written.error().what}
-        );
-    }
+    check_written(impl_->loop().write_timeline_now(file), "timeline_file", file);
+}
+
+void Session::trace(std::string const& file) {
+    check_written(impl_->loop().trace_a_step(file), "trace", file);
 }
 
 std::optional<Refusal> Session::last_refusal() const {

@@ -292,6 +292,14 @@ class SessionClass final : public torch::CustomClassHolder {
         }
     }
 
+    void trace(std::string const& file) {
+        try {
+            opened()->trace(file);
+        } catch (BadOption const& bad) {
+            refuse(bad.fault());
+        }
+    }
+
     /// Also ends what a thread entered that never left it.
     void close() {
         std::lock_guard const lock(mutex_);
@@ -412,6 +420,7 @@ TORCH_LIBRARY(spillway, library) {
         .def("last_refusal", &SessionClass::last_refusal)
         .def("explain", &SessionClass::explain)
         .def("write_timeline", &SessionClass::write_timeline)
+        .def("trace", &SessionClass::trace)
         .def("close", &SessionClass::close);
 }
 

@@ -10,7 +10,7 @@
 #include "torch_driver/autograd/engine.h"
 #include "torch_driver/autograd/steal_guard.h"
 #include "torch_driver/device/c10_device.h"
-#include "torch_driver/recorder/operator_name.h"
+#include "torch_driver/recorder/observer.h"
 #include "torch_driver/session/out_of_memory.h"
 
 #include <c10/util/Exception.h>
@@ -37,6 +37,9 @@ bool is_python_function() {
     auto const& ran = *node;
     return std::string_view(typeid(ran).name()).find("PyNode") != std::string_view::npos;
 }
+
+/// After so many steps, a session that was never near its limit records no operators any more.
+constexpr std::int64_t kEntriesToKnow = 2;
 
 std::uint64_t next_number() {
     static std::atomic<std::uint64_t> last = 0;
@@ -67,7 +70,11 @@ TorchSession::TorchSession(
       saved_(blocks_, owned_, options.min_value_bytes),
       loop_(std::make_unique<Loop>(std::move(loop), device_, std::move(mover), saved_)),
       use_(options.cap_from_open || !device_->is_host()),
-      budget_(device_, *this) {
+      budget_(device_, *this),
+      recomputes_(
+          options.recompute == "auto" && options.policy != "keep_all" &&
+          options.device_budget_bytes > 0
+      ) {
     saved_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
     saved_.on_short = [this](std::int64_t size_bytes, bool last_resort) {
         return budget_.borrow(size_bytes, last_resort);
@@ -78,6 +85,7 @@ TorchSession::TorchSession(
 }
 
 TorchSession::~TorchSession() {
+    add_to_trace();
     loop_.reset();  // ends what is in flight while the saved tensors are still there
 }
 
@@ -88,13 +96,59 @@ void TorchSession::encode_by(std::unique_ptr<CodecRule> rule, std::int64_t stagi
     device_->charge(coded_bytes_);
 }
 
+std::shared_ptr<CallRecorder> TorchSession::recorder_of_this_thread() {
+    bool const is_new = entries_.fetch_add(1) < kEntriesToKnow;
+    if (!recomputes_ || !(is_new || was_near_ || loop_->is_tracing())) {
+        return nullptr;
+    }
+    MutexLock const lock(recorders_mutex_);
+    std::shared_ptr<CallRecorder>& recorder = recorders_[std::this_thread::get_id()];
+    if (recorder == nullptr) {
+        recorder = std::make_shared<CallRecorder>();
+    }
+    return recorder;
+}
+
+/// Not while the budget is far: what no allocation asks for need not be known. In the middle of an
+/// allocation nothing is allocated for it.
+void TorchSession::make_recipes(bool is_short) {
+    std::int64_t const limit = device_->limit_bytes();
+    std::int64_t const used = device_->used_bytes();
+    bool const is_near = is_short || used > limit / 4;
+    if (recomputes_ && (is_near || loop_->is_tracing())) {
+        if (is_near) {  // never set back: another thread may have set it
+            was_near_ = true;
+        }
+        saved_.make_recipes(is_short ? 0 : limit - used);
+    }
+}
+
+/// Of what was saved last: where a trace wants them, no save comes that would make them.
+void TorchSession::make_last_recipes() {
+    if (loop_->is_tracing()) {
+        make_recipes(false);
+    }
+}
+
+/// Before the log forgets it.
+void TorchSession::add_to_trace() {
+    if (loop_->is_tracing()) {
+        loop_->add_to_trace(saved_.log().trace_words());
+    }
+}
+
 void TorchSession::begin_pass() {
+    if (CallRecorder* const recorder = recorder_here()) {
+        recorder->begin_step();
+    }
     peak_.begin_pass([this] { return modules(); });
+    add_to_trace();
     saved_.begin_pass();
 }
 
 void TorchSession::phase(Phase phase) {
     saved_.let_wrappers_end();
+    make_last_recipes();
     loop_->phase(phase);
     if (codec_choice_) {
         codec_choice_->phase_begins(phase);
@@ -113,6 +167,7 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
     filed_count_.fetch_add(1, std::memory_order_relaxed);
     bool const is_in_backward = torch::autograd::get_current_graph_task_id() != -1;
     turns_forward(is_in_backward);
+    make_recipes(false);
     // Where classes count, no other thread's saver or drop comes between filing and reporting.
     Loop::Turn const turn = codec_choice_ ? loop_->take_turn() : Loop::Turn();
     SavedTensors::Fresh fresh;
@@ -215,6 +270,10 @@ std::int64_t TorchSession::gradient_bytes() const {
 }
 
 void TorchSession::leave() {
+    try {
+        make_last_recipes();
+    } catch (std::exception const&) {  // the trace has fewer
+    }
     use_.leave();
     end_use();
 }
@@ -281,11 +340,15 @@ at::Tensor TorchSession::wait_for(
             "Trying to backward through the graph a second time: another thread has freed this "
             "graph's saved tensors while this one was waiting for one of them"
         );
-        Loop::Turn const turn = loop_->take_turn();  // or another thread could let it go between
-        Result<void> const there = loop_->need(value);
+        // The turn that it returns keeps another thread from letting the value go.
+        Result<Loop::Turn> const there =
+            loop_->need(value, is_of_torch ? Loop::Use::read : Loop::Use::write);
         if (!there.ok()) {
             if (there.error().code == Errc::out_of_memory) {
                 refuse(there.error().message(), refusal_of(there.error()));
+            }
+            if (std::exception_ptr const thrown = SavedTensors::take_thrown()) {
+                std::rethrow_exception(thrown);
             }
             throw ReloadError(
                 {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)},
@@ -298,9 +361,6 @@ at::Tensor TorchSession::wait_for(
         if (tensor.defined()) {
             saved_.handed_out(value, tensor);
             see_need(0);
-            if (!is_of_torch) {
-                loop_->about_to_write(value);
-            }
             return tensor;
         }
     }
@@ -337,10 +397,16 @@ void TorchSession::refuse(std::string const& why, Refusal refusal) {
 
 void TorchSession::make_room_until(std::int64_t size_bytes, c10::function_ref<bool()> try_once) {
     while (!try_once()) {
+        TORCH_CHECK_WITH(
+            OutOfMemoryError,
+            !SavedTensors::is_letting_go(),
+            "no room for the checksum of a value that goes"
+        );
         end_idle_guards(true);
+        make_recipes(true);
         Result<void> const room = loop_->make_room(device_->rounded(size_bytes));
         if (!room.ok()) {
-            if (recharge()) {
+            if (recharge() || saved_.let_recipes_go()) {
                 continue;
             }
             see_need(device_->rounded(size_bytes));

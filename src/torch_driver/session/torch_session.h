@@ -32,6 +32,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -92,6 +93,9 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
 
     /// Whether operators are to be watched while it records, so that savers have a class.
     [[nodiscard]] bool classifies_tensors() const { return codec_choice_.has_value(); }
+    /// Where the calling thread's operators are recorded, so that values can be made again; null:
+    /// nothing is.
+    [[nodiscard]] std::shared_ptr<CallRecorder> recorder_of_this_thread();
 
     // For a session inside another.
     /// The budget of `session`, in a pointer that keeps it as `session` does.
@@ -146,6 +150,9 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     /// Returns whether there were any.
     bool recharge();
     void see_peak(std::int64_t used_bytes);
+    void make_recipes(bool is_short);
+    void make_last_recipes();
+    void add_to_trace();
     /// Those that are known since `own`, and those of the leaves in use.
     [[nodiscard]] std::int64_t gradient_bytes() const;
     [[nodiscard]] std::unordered_map<ValueId, std::string> modules() {
@@ -176,6 +183,12 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     std::int64_t charged_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_) = 0;  ///< to the device
     std::uint64_t charges_ SPILLWAY_GUARDED_BY(owned_mutex_) = 0;       ///< by `own`, so far
     OwnedBytes owned_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_){};        ///< as of the last `own`
+    bool const recomputes_;
+    std::atomic<std::int64_t> entries_ = 0;
+    std::atomic<bool> was_near_ = false;  ///< to its limit, so that recipes may be needed
+    Mutex recorders_mutex_;
+    std::unordered_map<std::thread::id, std::shared_ptr<CallRecorder>> recorders_
+        SPILLWAY_GUARDED_BY(recorders_mutex_);
     Mutex refusal_mutex_;
     std::optional<Refusal> last_refusal_ SPILLWAY_GUARDED_BY(refusal_mutex_);
     std::atomic<std::int64_t> filed_count_{0};  ///< saved tensors that could leave

@@ -55,6 +55,11 @@ struct Suite {
     static c10::Device device = suite().device;
     return device;
 }
+/// Whether values of a Rig may be made again.
+[[nodiscard]] inline bool& recomputes() {
+    static bool may = false;
+    return may;
+}
 [[nodiscard]] inline bool on_cpu() {
     return suite().device.is_cpu();
 }
@@ -84,6 +89,7 @@ struct Rig {
         SessionOptions options;
         options.device_budget_bytes = limit_bytes;
         options.min_value_bytes = 1024;
+        options.recompute = recomputes() ? "auto" : "off";
         options.policy = std::move(policy);
         options.record_events = std::move(log);
         session = suite().open(options, std::move(faulty), any);
@@ -143,12 +149,9 @@ struct WritesUnseen : torch::autograd::Function<WritesUnseen> {
 /// A program that runs its forward through what it is given.
 using Program = std::function<Tensors(std::function<Tensor(std::function<Tensor()>)>)>;
 
-/// Runs `program` plainly on the CPU and recorded on the suite's device, each on fresh leaves, and
-/// compares what it returns bit by bit.
-inline void expect_like_plain(Program const& program, std::int64_t limit_bytes = values(12)) {
-    here() = c10::Device(c10::kCPU);
-    Tensors const expected = program([](auto const& body) { return body(); });
-    here() = suite().device;
+inline void expect_results(
+    Tensors const& expected, Program const& program, std::int64_t limit_bytes
+) {
     Tensors actual;
     Rig rig(limit_bytes);
     actual = program([&](auto const& body) { return rig.record(body); });
@@ -159,10 +162,25 @@ inline void expect_like_plain(Program const& program, std::int64_t limit_bytes =
             << "result " << i << ": " << expected[i].ne(back).sum().item<std::int64_t>() << " of "
             << back.numel() << " elements differ";
     }
-    EXPECT_TRUE(limit_bytes > values(64) || rig.session->report().stored_bytes > 0)
-        << "moved nothing";
+    Report const report = rig.session->report();
+    EXPECT_TRUE(limit_bytes > values(64) || report.stored_bytes + report.recomputed_bytes > 0)
+        << "nothing left";
     actual.clear();
     rig.expect_clean();
+}
+
+/// Runs `program` plainly on the CPU and recorded on the suite's device, each on fresh leaves, and
+/// compares what it returns bit by bit; with values that move, and with values that may be made
+/// again.
+inline void expect_like_plain(Program const& program, std::int64_t limit_bytes = values(12)) {
+    here() = c10::Device(c10::kCPU);
+    Tensors const expected = program([](auto const& body) { return body(); });
+    here() = suite().device;
+    expect_results(expected, program, limit_bytes);
+    SCOPED_TRACE("recomputed");
+    recomputes() = true;
+    expect_results(expected, program, limit_bytes);
+    recomputes() = false;
 }
 
 }  // namespace spillway

@@ -1,14 +1,12 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "torch_driver/recorder/open_operator.h"
+#include "torch_driver/recorder/operator_kind.h"
 
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
 
-#include <array>
 #include <cstddef>
-#include <memory>
 #include <string_view>
 #include <unordered_map>
 
@@ -86,28 +84,14 @@ std::unordered_map<std::string_view, Signature> const& signatures() {
     return known;
 }
 
-/// Outermost first; deeper ones than fit are only counted.
-struct OperatorStack {
-    std::array<OpenOperator, 16> operators{};
-    std::size_t depth = 0;
-
-    [[nodiscard]] OpenOperator at(std::size_t from_inside) const {
-        return depth > from_inside && depth <= operators.size() ? operators[depth - 1 - from_inside]
-                                                                : OpenOperator{};
-    }
-};
-
-OperatorStack& operator_stack() {
-    static thread_local OperatorStack now;
-    return now;
-}
-
 c10::TensorImpl const* tensor_at(c10::ArrayRef<c10::IValue const> arguments, int index) {
     auto const i = static_cast<std::size_t>(index);
     return index >= 0 && i < arguments.size() && arguments[i].isTensor()
                ? arguments[i].toTensor().unsafeGetTensorImpl()
                : nullptr;
 }
+
+}  // namespace
 
 OpenOperator opened(at::RecordFunction const& function) {
     auto const known = signatures().find(function.name());
@@ -121,45 +105,6 @@ OpenOperator opened(at::RecordFunction const& function) {
         tensor_at(function.inputs(), signature.first),
         tensor_at(function.inputs(), signature.second),
         tensor_at(function.inputs(), signature.third)};
-}
-
-std::unique_ptr<at::ObserverContext> operator_begins(at::RecordFunction const& function) {
-    OperatorStack& now = operator_stack();
-    if (now.depth < now.operators.size()) {
-        now.operators[now.depth] = opened(function);
-    }
-    ++now.depth;
-    return nullptr;
-}
-
-void operator_ends(at::RecordFunction const&, at::ObserverContext*) {
-    OperatorStack& now = operator_stack();
-    now.depth -= now.depth > 0 ? 1 : 0;
-}
-
-at::RecordFunctionCallback watching() {
-    return at::RecordFunctionCallback(&operator_begins, &operator_ends)
-        .needsInputs(true)
-        .scopes({at::RecordScope::FUNCTION});
-}
-
-}  // namespace
-
-OpenOperators open_operators() {
-    OperatorStack const& now = operator_stack();
-    return {now.at(0), now.at(1)};
-}
-
-OpenOperatorWatch::OpenOperatorWatch() {
-    if (!OperatorCallback::is_there_one(watching())) {
-        callback_.emplace(watching());
-    }
-}
-
-OpenOperatorWatch::~OpenOperatorWatch() {
-    if (callback_ && callback_->ends_here()) {
-        operator_stack() = {};
-    }
 }
 
 }  // namespace spillway

@@ -1,16 +1,17 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Which operators run on this thread, with the tensors that they were given, so that it is known
-// what saves a tensor. Not for errors: that is operator_name.h, which is always on.
+// What kind of operator runs, and the tensors that it works on, so that it is known what saves a
+// tensor.
 #pragma once
-
-#include "torch_driver/recorder/operator_callback.h"
 
 #include <c10/core/TensorImpl.h>
 
 #include <cstdint>
-#include <optional>
+
+namespace at {
+struct RecordFunction;
+}
 
 namespace spillway {
 
@@ -38,25 +39,7 @@ struct OpenOperator {
     c10::TensorImpl const* third = nullptr;
 };
 
-/// The innermost operator that runs on this thread, and the one around it. `unknown` where none
-/// does, where it is none that is known, and where none are watched.
-struct OpenOperators {
-    OpenOperator inner;
-    OpenOperator outer;
-};
-[[nodiscard]] OpenOperators open_operators();
-
-/// Watches the calling thread's operators while it lives, with those that run the same backward for
-/// it; for ever, where it ends on another thread. May be nested. Cost: about 0.3 us an operator.
-class OpenOperatorWatch {
-  public:
-    OpenOperatorWatch();
-    ~OpenOperatorWatch();
-    OpenOperatorWatch(OpenOperatorWatch const&) = delete;
-    OpenOperatorWatch& operator=(OpenOperatorWatch const&) = delete;
-
-  private:
-    std::optional<OperatorCallback> callback_;  ///< none: one around it watches
-};
+/// What `function`, which begins and has its arguments, is.
+[[nodiscard]] OpenOperator opened(at::RecordFunction const& function);
 
 }  // namespace spillway

@@ -1,0 +1,321 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "executor/recompute.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+/// Operators that run again, one after the other, for one need: a choice. Longer chains save little
+/// more (2 % of the saved bytes of fourteen models beyond eight).
+constexpr std::int64_t kMostCallsInARow = 8;
+
+/// What a need brings to the device at once takes no more than this share of the limit: a sixth, so
+/// that a budget that moving can meet is met; a third where nothing can be moved anyway.
+constexpr std::int64_t kGroupShare = 6;
+constexpr std::int64_t kGroupShareAlone = 3;
+
+bool has(std::vector<ValueId> const& values, ValueId id) {
+    return std::find(values.begin(), values.end(), id) != values.end();
+}
+
+}  // namespace
+
+void Recompute::learn(Made const& event) {
+    Value* const value = values_.find(event.value);
+    if (value != nullptr && !value->orphan && !value->by_recipe) {
+        values_.alter(event.value, *value, [&](Value& v) {
+            v.recipe = event.recipe;
+            v.recompute_first = event.before_moves;
+        });
+    }
+}
+
+bool Recompute::is_sound(RecipeShape const& recipe) const {
+    return std::all_of(recipe.sources.begin(), recipe.sources.end(), [&](ValueId id) {
+        Value const* const source = values_.find(id);
+        bool const is_exact = source != nullptr && source->encoded_bytes == 0 &&
+                              !(source->copy && source->copy->is_coded);
+        return is_exact && !source->orphan && (source->unshared || !source->on_device);
+    });
+}
+
+/// Of the longest chain of recipes that has to run before this one's result is there; too many
+/// where `top`, which is to go, is part of it.
+std::int64_t Recompute::calls_below(Value const& value, ValueId top) const {
+    std::int64_t most = 0;
+    for (ValueId const id : value.recipe->sources) {
+        if (id == top) {
+            return kMostCallsInARow + 1;
+        }
+        Value const* const source = values_.find(id);
+        if (source != nullptr && source->by_recipe) {
+            most = std::max(most, calls_below(*source, top));
+        }
+    }
+    return most + value.recipe->calls;
+}
+
+/// Of the longest chain that needs its result.
+std::int64_t Recompute::calls_above(Value const& value) const {
+    std::int64_t most = 0;
+    for (ValueId const id : value.dependents) {
+        if (Value const* const dependent = values_.find(id)) {
+            most = std::max(most, calls_above(*dependent) + dependent->recipe->calls);
+        }
+    }
+    return most;
+}
+
+/// Whether all that a need of `wanted` may have to bring back, once `going` has gone, is.
+bool Recompute::is_small(ValueId wanted, ValueId going) const {
+    std::vector<ValueId> group{wanted};
+    std::int64_t bytes = 0;
+    std::int64_t transient_bytes = 0;
+    for (std::size_t i = 0; i < group.size(); ++i) {
+        Value const* const value = values_.find(group[i]);
+        if (value == nullptr) {
+            continue;
+        }
+        bytes += value->size_bytes;
+        if (!value->by_recipe && group[i] != going) {
+            continue;
+        }
+        transient_bytes = std::max(transient_bytes, value->recipe->transient_bytes);
+        for (ValueId const source : value->recipe->sources) {
+            if (!has(group, source)) {
+                group.push_back(source);
+            }
+        }
+    }
+    return bytes + transient_bytes <= device_bytes_ / (moves_ ? kGroupShare : kGroupShareAlone);
+}
+
+bool Recompute::all_above_are_small(Value const& value, ValueId going) const {
+    return std::all_of(value.dependents.begin(), value.dependents.end(), [&](ValueId id) {
+        Value const* const dependent = values_.find(id);
+        return dependent == nullptr ||
+               (is_small(id, going) && all_above_are_small(*dependent, going));
+    });
+}
+
+bool Recompute::may_drop(ValueId id) const {
+    Value const& value = *values_.find(id);
+    bool const is_short = calls_below(value, id) + calls_above(value) <= kMostCallsInARow;
+    return is_sound(*value.recipe) && is_short &&
+           (device_bytes_ == 0 || (is_small(id, id) && all_above_are_small(value, id)));
+}
+
+void Recompute::drop(ValueId id) {
+    Value& value = *values_.find(id);
+    Command& gone = reply_.add(CommandKind::drop, Lane::compute, id);
+    gone.work = SideWork::recompute;
+    gone.size_bytes = value.size_bytes;
+    drops_[gone.id] = id;
+    transfers_.see_used(transfers_.used_bytes() - value.size_bytes);
+    values_.alter(id, value, [](Value& v) {
+        v.on_device = false;
+        v.by_recipe = true;
+    });
+    for (ValueId const source : value.recipe->sources) {
+        values_.find(source)->dependents.push_back(id);
+    }
+    order_sources(id);
+}
+
+void Recompute::order_sources(ValueId id) {
+    Value const& value = *values_.find(id);
+    if (!value.by_recipe) {
+        return;
+    }
+    for (ValueId const each : value.recipe->sources) {
+        Value& source = *values_.find(each);
+        if (source.distance > value.distance) {
+            values_.alter(each, source, [&](Value& v) { v.distance = value.distance; });
+        }
+        order_sources(each);
+    }
+}
+
+void Recompute::order_all_sources() {
+    for (ValueId const id : values_.by_recipe()) {
+        order_sources(id);
+    }
+}
+
+void Recompute::add_to(Group& group, ValueId id) const {
+    if (has(group.there, id) || has(group.loads, id) || has(group.runs, id)) {
+        return;
+    }
+    Value const& value = *values_.find(id);
+    if (value.takes_device_bytes()) {
+        group.there.push_back(id);
+        return;
+    }
+    group.size_bytes += value.size_bytes;
+    if (!value.by_recipe) {
+        group.loads.push_back(id);
+        return;
+    }
+    for (ValueId const source : value.recipe->sources) {
+        add_to(group, source);
+    }
+    group.runs.push_back(id);
+}
+
+Recompute::Group Recompute::group_of(std::vector<ValueId> const& wanted) const {
+    Group group;
+    for (ValueId const id : wanted) {
+        add_to(group, id);
+    }
+    for (ValueId const id : group.runs) {
+        group.transient_bytes =
+            std::max(group.transient_bytes, values_.find(id)->recipe->transient_bytes);
+    }
+    return group;
+}
+
+/// A run holds its value and its sources.
+void Recompute::hold(Group const& group) {
+    auto const hold_one = [&](ValueId id) {
+        values_.alter(id, *values_.find(id), [](Value& v) { ++v.holds; });
+    };
+    for (ValueId const id : group.runs) {
+        hold_one(id);
+        std::vector<ValueId> const& sources = values_.find(id)->recipe->sources;
+        std::for_each(sources.begin(), sources.end(), hold_one);
+    }
+}
+
+void Recompute::give_up(Group const& group) {
+    for (ValueId const id : group.runs) {
+        let_go(id);
+    }
+}
+
+void Recompute::let_go(ValueId id) {
+    auto const let_go_of_one = [&](ValueId each) {
+        if (Value* const value = values_.find(each)) {
+            values_.alter(each, *value, [](Value& v) { v.holds = std::max(0, v.holds - 1); });
+        }
+    };
+    let_go_of_one(id);
+    std::vector<ValueId> const& sources = values_.find(id)->recipe->sources;
+    std::for_each(sources.begin(), sources.end(), let_go_of_one);
+}
+
+void Recompute::bring_back(Group const& group) {
+    for (ValueId const id : group.loads) {
+        transfers_.bring_back(id, *values_.find(id), false);
+    }
+    for (std::vector<ValueId> const* const some : {&group.there, &group.loads}) {
+        for (ValueId const id : *some) {
+            Value& value = *values_.find(id);
+            if (value.way_back) {
+                transfers_.bind(id, value);
+            } else if (value.loads.last.valid()) {
+                reply_.add_wait(value.loads.last);
+            }
+        }
+    }
+    for (ValueId const id : group.runs) {
+        run(id);
+    }
+}
+
+/// After the run of each source, and after each source's load.
+void Recompute::run(ValueId id) {
+    Value& value = *values_.find(id);
+    Command& run = reply_.add(CommandKind::run, Lane::compute, id);
+    run.work = SideWork::recompute;
+    run.size_bytes = value.size_bytes;
+    for (ValueId const source : value.recipe->sources) {
+        Value const& from = *values_.find(source);
+        if (from.way_back) {
+            run.after.push_back(from.way_back->fence);
+        } else if (from.loads.last.valid()) {
+            run.after.push_back(from.loads.last);
+        }
+    }
+    last_run_ = run.id;
+    runs_[run.id] = id;
+    CommandId const fence = run.id;
+    transfers_.see_used(transfers_.used_bytes() + value.size_bytes);
+    values_.alter(id, value, [&](Value& v) { v.way_back = Return{fence}; });
+}
+
+/// No source counts it as a dependent any more.
+void Recompute::unlink(ValueId id, Value const& value) {
+    for (ValueId const each : value.recipe->sources) {
+        if (Value* const source = values_.find(each)) {
+            std::erase(source->dependents, id);
+        }
+    }
+}
+
+bool Recompute::forget(ValueId id, Value& value) {
+    if (value.by_recipe && value.way_back) {
+        values_.alter(id, value, [](Value& v) { v.orphan = true; });
+        return true;
+    }
+    if (value.by_recipe) {
+        unlink(id, value);
+    }
+    return false;
+}
+
+bool Recompute::ended(CommandId command) {
+    if (drops_.erase(command) != 0) {
+        return true;
+    }
+    auto const run = runs_.extract(command);
+    if (!run.empty()) {
+        run_is_over(command, run.mapped(), true);
+    }
+    return !run.empty();
+}
+
+bool Recompute::failed(CommandId command) {
+    if (auto const run = runs_.extract(command); !run.empty()) {
+        run_is_over(command, run.mapped(), false);
+        return true;
+    }
+    auto const drop = drops_.extract(command);
+    if (drop.empty()) {
+        return false;
+    }
+    ValueId const id = drop.mapped();
+    if (Value* const value = values_.find(id)) {  // it is where it was
+        unlink(id, *value);
+        values_.alter(id, *value, [](Value& v) {
+            v.on_device = true;
+            v.by_recipe = false;
+            v.recipe.reset();
+        });
+    }
+    return true;
+}
+
+void Recompute::run_is_over(CommandId command, ValueId id, bool well) {
+    last_run_ = last_run_ == command ? CommandId{} : last_run_;
+    let_go(id);
+    Value& value = *values_.find(id);
+    if (well || value.orphan) {
+        unlink(id, value);
+    }
+    if (value.orphan) {
+        values_.erase(id);
+        return;
+    }
+    values_.alter(id, value, [&](Value& v) {
+        v.on_device = well;
+        v.by_recipe = !well;
+        v.way_back.reset();
+    });
+}
+
+}  // namespace spillway

@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Values with recipes: what the executor answers, command by command.
+
+#include "executor/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace spillway {
+namespace {
+
+constexpr std::int64_t kSize = 100;
+constexpr std::int64_t kLimit = 3000;
+
+/// "drop 1 recompute, wait", one a command; notes are left out.
+std::string text_of_commands(std::vector<Command> const& commands) {
+    std::string text;
+    for (Command const& command : commands) {
+        text += (text.empty() ? "" : ", ") + std::string(name_of(command.kind));
+        if (command.value.valid()) {
+            text += " " + std::to_string(command.value.number);
+        }
+        if (command.work != SideWork::none) {
+            text += " " + std::string(name_of(command.work));
+        }
+    }
+    return text;
+}
+
+/// Values of 100 bytes under a budget of 3,000.
+class RecomputeTest : public testing::Test {
+  protected:
+    std::vector<Command> on(Event const& event) {
+        std::vector<Command> commands = executor_.on(event);
+        for (Command const& command : commands) {
+            used_bytes_ += command.kind == CommandKind::reserve && command.pool == Pool::device
+                               ? command.size_bytes
+                               : 0;
+            used_bytes_ -= command.kind == CommandKind::drop ? command.size_bytes : 0;
+        }
+        return commands;
+    }
+    /// All that was asked for ends well.
+    void finish(std::vector<Command> const& commands) {
+        for (Command const& command : commands) {
+            bool const ends = command.kind == CommandKind::store ||
+                              command.kind == CommandKind::load ||
+                              command.kind == CommandKind::run || command.kind == CommandKind::drop;
+            used_bytes_ += command.work == SideWork::recompute && command.kind == CommandKind::run
+                               ? command.size_bytes
+                               : 0;
+            if (ends) {
+                (void)on(Finished{command.id});
+            }
+        }
+    }
+    void save(std::int64_t number, std::int64_t encoded_bytes = 0) {
+        used_bytes_ += kSize;
+        Slot const slot{"op", 0, static_cast<int>(number)};
+        finish(on(Saved{{number}, kSize, slot, usage(), encoded_bytes}));
+        finish(on(Point{{{number}}, usage()}));
+    }
+    void made(
+        std::int64_t number,
+        std::vector<ValueId> sources,
+        std::int64_t calls = 1,
+        std::int64_t transient_bytes = 0
+    ) {
+        (void)on(Made{{number}, {std::move(sources), calls, 10, transient_bytes}});
+    }
+    /// An allocation for which `missing_bytes` have to leave.
+    std::vector<Command> ask_for(std::int64_t missing_bytes) {
+        return on(Short{kLimit - used_bytes_ + missing_bytes, usage()});
+    }
+    std::vector<Command> need(std::int64_t number) { return on(Need{{number}, usage()}); }
+    [[nodiscard]] Usage usage() const { return {used_bytes_, used_bytes_}; }
+
+    std::int64_t used_bytes_ = 0;
+    Executor executor_{ExecutorOptions{.device_bytes = kLimit, .host_bytes = 10'000}};
+};
+
+TEST_F(RecomputeTest, a_value_goes_without_a_copy_and_a_run_makes_it_again) {
+    save(0);
+    save(1);
+    made(1, {{0}});
+    std::vector<Command> const dropped = ask_for(1);
+    EXPECT_EQ(text_of_commands(dropped), "drop 1 recompute");
+    EXPECT_FALSE(executor_.all_on_device());
+    finish(dropped);
+    std::vector<Command> const back = need(1);
+    EXPECT_EQ(text_of_commands(back), "run 1 recompute");
+    EXPECT_EQ(back[0].lane, Lane::compute);
+    finish(back);
+    EXPECT_TRUE(executor_.all_on_device());
+    EXPECT_EQ(executor_.ledger().held_bytes, 2 * kSize);
+    EXPECT_EQ(text_of_commands(need(1)), "");
+}
+
+TEST_F(RecomputeTest, what_costs_more_than_a_move_goes_when_nothing_can_move) {
+    save(0);
+    save(1);
+    (void)on(Made{{1}, {{{0}}, 1, 10, 0}, false});
+    EXPECT_EQ(text_of_commands(ask_for(1)), "reserve 0, store 0, wait, drop 0");
+    Executor without_pools{ExecutorOptions{.device_bytes = 1000}};
+    (void)without_pools.on(Saved{{0}, kSize, {"op", 0, 0}, {100, 100}});
+    (void)without_pools.on(Made{{0}, {{}, 1, 10, 0}, false});
+    (void)without_pools.on(Point{{{0}}, {100, 100}});
+    EXPECT_EQ(text_of_commands(without_pools.on(Short{950, {100, 100}})), "drop 0 recompute");
+}
+
+TEST_F(RecomputeTest, what_can_go_by_its_recipe_is_not_stored_ahead) {
+    for (std::int64_t number = 0; number < kLimit / kSize - 1; ++number) {
+        save(number);
+        if (number > 0) {
+            made(number, {{0}});
+        }
+    }
+    used_bytes_ += kSize;
+    EXPECT_EQ(text_of_commands(on(Saved{{kLimit}, kSize, {"op", 0, 9}, usage()})), "");
+}
+
+TEST_F(RecomputeTest, a_source_that_is_away_is_loaded_before_the_run) {
+    save(0);
+    save(1);
+    made(1, {{0}});
+    finish(ask_for(1));
+    finish(ask_for(1));
+    std::vector<Command> const back = need(1);
+    EXPECT_EQ(text_of_commands(back), "reserve 0, load 0, wait, bind 0, run 1 recompute");
+    EXPECT_EQ(back.back().after, std::vector{back[1].id});
+}
+
+TEST_F(RecomputeTest, sources_that_have_gone_by_recipes_are_made_first_and_once) {
+    for (std::int64_t number = 0; number < 4; ++number) {
+        save(number);
+    }
+    made(1, {{0}});
+    made(2, {{0}, {1}});
+    made(3, {{1}, {2}});
+    finish(ask_for(3 * kSize));
+    std::vector<Command> const back = need(3);
+    EXPECT_EQ(text_of_commands(back), "run 1 recompute, run 2 recompute, run 3 recompute");
+    EXPECT_EQ(back[1].after, std::vector{back[0].id});
+    EXPECT_EQ(back[2].after, (std::vector{back[0].id, back[1].id}));
+}
+
+TEST_F(RecomputeTest, a_chain_of_recipes_is_short) {
+    for (std::int64_t number = 0; number < 4; ++number) {
+        save(number);
+    }
+    made(1, {{0}}, 4);
+    made(2, {{1}}, 4);
+    made(3, {{2}}, 1);
+    EXPECT_EQ(
+        text_of_commands(ask_for(3 * kSize)),
+        "drop 1 recompute, drop 2 recompute, reserve 0, store 0, wait, drop 0"
+    );
+}
+
+TEST_F(RecomputeTest, what_comes_back_at_once_is_a_small_part_of_the_limit) {
+    for (std::int64_t number = 0; number < 5; ++number) {
+        save(number);
+    }
+    made(1, {{0}}, 1, 301);
+    made(2, {{0}}, 1, 300);
+    made(3, {{2}, {1}, {0}, {4}});
+    std::string const text = text_of_commands(ask_for(3 * kSize));
+    EXPECT_EQ(
+        text, "drop 2 recompute, reserve 1, store 1, reserve 0, store 0, wait, drop 1, wait, drop 0"
+    );
+}
+
+TEST_F(RecomputeTest, a_source_is_exact_and_nobody_elses) {
+    save(0, 10);
+    save(1);
+    made(1, {{0}});
+    EXPECT_EQ(text_of_commands(ask_for(1)).substr(0, 9), "reserve 0") << "it may be encoded";
+    save(2);
+    (void)need(2);
+    save(3);
+    made(3, {{2}});
+    EXPECT_EQ(text_of_commands(ask_for(kSize + 1)).find("drop 3 recompute"), std::string::npos)
+        << "the program has it";
+}
+
+TEST_F(RecomputeTest, what_a_run_needs_stays_while_the_run_asks_for_room) {
+    save(0);
+    save(1);
+    made(1, {{0}});
+    finish(ask_for(1));
+    std::vector<Command> const back = need(1);
+    EXPECT_EQ(text_of_commands(ask_for(1)), "raise 0") << "the source is held, and named";
+    finish(back);
+    EXPECT_EQ(text_of_commands(ask_for(1)), "reserve 0, store 0, wait, drop 0");
+}
+
+TEST_F(RecomputeTest, who_needs_a_value_while_runs_are_under_way_waits_for_them) {
+    save(0);
+    save(1);
+    save(2);
+    made(1, {{0}});
+    made(2, {{0}});
+    finish(ask_for(2 * kSize));
+    std::vector<Command> const back = need(1);
+    for (std::int64_t const number : {1, 2}) {
+        std::vector<Command> const other = need(number);
+        EXPECT_EQ(text_of_commands(other), "wait");
+        EXPECT_EQ(other[0].after, std::vector{back[0].id});
+    }
+    finish(back);
+    EXPECT_EQ(text_of_commands(need(2)), "run 2 recompute");
+}
+
+TEST_F(RecomputeTest, what_is_made_of_a_value_is_made_before_that_is_written) {
+    save(0);
+    save(1);
+    made(1, {{0}});
+    finish(ask_for(1));
+    std::vector<Command> const first = on(AboutToWrite{{0}});
+    EXPECT_EQ(text_of_commands(first), "run 1 recompute");
+    finish(first);
+    EXPECT_EQ(text_of_commands(on(AboutToWrite{{0}})), "");
+}
+
+TEST_F(RecomputeTest, a_drop_that_its_sources_do_not_allow_is_not_tried_again) {
+    save(0);
+    save(1);
+    made(1, {{0}});
+    std::vector<Command> const dropped = ask_for(1);
+    used_bytes_ += kSize;
+    (void)on(Failed{dropped[0].id, false, ""});
+    EXPECT_TRUE(executor_.all_on_device());
+    EXPECT_EQ(text_of_commands(ask_for(1)), "reserve 1, store 1, wait, drop 1");
+}
+
+TEST_F(RecomputeTest, a_run_that_failed_can_be_asked_for_again) {
+    save(0);
+    save(1);
+    made(1, {{0}});
+    finish(ask_for(1));
+    (void)on(Failed{need(1)[0].id, false, "thrown"});
+    EXPECT_EQ(text_of_commands(need(1)), "run 1 recompute");
+}
+
+TEST_F(RecomputeTest, what_does_not_fit_with_its_sources_is_refused_and_nothing_is_held) {
+    save(0);
+    save(1);
+    made(1, {{0}});
+    finish(ask_for(1));
+    used_bytes_ += kLimit - 150;
+    std::vector<Command> const refused = need(1);
+    ASSERT_EQ(refused.size(), 1U);
+    EXPECT_EQ(refused[0].kind, CommandKind::raise);
+    used_bytes_ -= kLimit - 150;
+    EXPECT_EQ(text_of_commands(need(1)), "run 1 recompute");
+}
+
+TEST_F(RecomputeTest, a_value_of_which_nothing_refers_any_more_needs_no_source) {
+    save(0);
+    save(1);
+    made(1, {{0}});
+    finish(ask_for(1));
+    (void)on(Dropped{{1}});
+    (void)on(Dropped{{0}});
+    EXPECT_EQ(executor_.ledger(), LedgerView{});
+}
+
+TEST_F(RecomputeTest, recipes_of_each_other_never_both_go) {
+    save(0);
+    save(1);
+    made(0, {{1}});
+    made(1, {{0}});
+    std::string const text = text_of_commands(ask_for(2 * kSize));
+    EXPECT_EQ(text, "drop 0 recompute, reserve 1, store 1, wait, drop 1");
+}
+
+}  // namespace
+}  // namespace spillway

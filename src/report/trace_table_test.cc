@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/trace_table.h"
+
+#include <gtest/gtest.h>
+
+namespace spillway {
+namespace {
+
+TEST(TraceTable, shows_times_peaks_operators_and_reasons) {
+    Trace trace;
+    trace.name = "step 3";
+    trace.values = {
+        {.slot = {"input", 0, 0}, .size_bytes = 1 << 20, .why_no_recipe = "it was there before"},
+        {.slot = {"aten::gelu", 0, 0},
+         .size_bytes = 3 << 20,
+         .recipe = RecipeShape{{ValueId{0}}, 1, 7, 0}}};
+    trace.points = {
+        {.duration_ns = 10'000'000, .floor_bytes = 2 << 20, .saved = {ValueId{0}, ValueId{1}}},
+        {.phase = Phase::backward,
+         .duration_ns = 20'000'000,
+         .floor_bytes = 1 << 20,
+         .needed = {ValueId{1}},
+         .dropped = {ValueId{1}}}};
+    ASSERT_TRUE(validate(trace).ok());
+    EXPECT_EQ(
+        to_table(trace),
+        "step 3: 2 points, 0.030 s of compute, peak 6.0 MiB\n"
+        "2 saved tensors, 4.0 MiB; 75 % of the bytes can be made again\n"
+        "\n"
+        "phase      points   seconds        peak       floor\n"
+        "forward         1     0.010     6.0 MiB     2.0 MiB\n"
+        "backward        1     0.020     5.0 MiB     1.0 MiB\n"
+        "peak: of all bytes, if nothing leaves; floor: of those that are no saved tensor\n"
+        "\n"
+        "made by                                      tensors       bytes       again\n"
+        "aten::gelu                                         1     3.0 MiB       100 %\n"
+        "input                                              1     1.0 MiB         0 %\n"
+        "\n"
+        " tensors       bytes  not made again, because\n"
+        "       1     1.0 MiB  it was there before\n"
+    );
+}
+
+TEST(TraceTable, long_lists_are_cut_and_summed_up) {
+    Trace trace;
+    trace.points.resize(1);
+    for (std::int64_t i = 0; i < 30; ++i) {
+        trace.values.push_back(
+            {.slot = {"op" + std::to_string(i), 0, 0}, .size_bytes = 1024 * (30 - i)}
+        );
+        trace.points[0].saved.push_back(ValueId{i});
+    }
+    std::string const table = to_table(trace);
+    EXPECT_NE(table.find("op19 "), std::string::npos);
+    EXPECT_EQ(table.find("op20 "), std::string::npos);
+    EXPECT_NE(
+        table.find("10 others                                         10    55.0 KiB"),
+        std::string::npos
+    ) << table;
+    EXPECT_EQ(table.find("because"), std::string::npos);
+}
+
+TEST(TraceTable, of_nothing) {
+    EXPECT_EQ(to_table({}).substr(0, 6), "trace:");
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// How a loop makes the trace of a step: when it begins and ends.
+
+#include "base/log.h"
+#include "session/loop.h"
+#include "session/loop_pause.h"
+
+#include <string>
+
+namespace spillway {
+
+Loop::Pause::Pause(Loop& loop) : loop_(loop) {
+    if (loop_.is_tracing()) {
+        std::int64_t const waited_ns = loop_.stalled_ns();
+        MutexLock const lock(loop_.mutex_);
+        if (loop_.trace_) {
+            loop_.trace_->ends_point(waited_ns);
+        }
+    }
+}
+
+Loop::Pause::~Pause() {
+    if (loop_.is_tracing()) {
+        std::int64_t const waited_ns = loop_.stalled_ns();
+        MutexLock const lock(loop_.mutex_);
+        if (loop_.trace_) {
+            loop_.trace_->begins_point(waited_ns);
+        }
+    }
+}
+
+Result<void> Loop::trace_a_step(std::string const& path) {
+    MutexLock const lock(mutex_);
+    if (trace_) {
+        return Error{
+            Errc::unsupported,
+            "the trace in " + trace_->path() +
+                " is not done yet; it is when the step after the next has ended",
+            ""};
+    }
+    trace_.emplace(*device_);
+    Result<void> const opened = trace_->open(path);
+    if (!opened.ok()) {
+        trace_.reset();
+        return opened;
+    }
+    trace_is_warm_ = false;
+    is_tracing_ = true;
+    return {};
+}
+
+void Loop::add_to_trace(std::unordered_map<ValueId, TraceWords> const& words) {
+    MutexLock const lock(mutex_);
+    if (trace_) {
+        trace_->add_words(words);
+    }
+}
+
+/// A step begins, and the one before it ends.
+void Loop::trace_may_turn(std::int64_t step, std::vector<Command>& commands) {
+    if (!trace_) {
+        return;
+    }
+    if (trace_->has_begun()) {
+        end_trace();
+    } else if (std::exchange(trace_is_warm_, true)) {
+        report_backlog(commands);  // what was saved before is none of the trace's
+        trace_->begin("step " + std::to_string(step), phase_, accounting_.stalled_ns());
+    }
+}
+
+void Loop::end_trace() {
+    if (!trace_) {
+        return;
+    }
+    is_tracing_ = false;
+    if (!trace_->has_begun()) {
+        log_once(
+            trace_->path() +
+            ": no trace was written, since the session had fewer than two steps after it was asked "
+            "for"
+        );
+    } else {
+        trace_->end(usage(), accounting_.stalled_ns());
+        Result<void> const written = trace_->write();
+        if (!written.ok()) {
+            log_once(written.error().message());
+        }
+    }
+    trace_.reset();
+}
+
+}  // namespace spillway

@@ -1,0 +1,429 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/recompute/recipe.h"
+
+#include "torch_driver/recorder/call_recorder.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+#include <torch/autograd.h>
+#include <torch/library.h>
+#include <torch/types.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace spillway {
+namespace {
+
+using at::Tensor;
+using Found = std::variant<Recipe, Recipe::Refused>;
+
+bool same_bytes(c10::Storage const& one, c10::Storage const& other) {
+    return one.nbytes() == other.nbytes() &&
+           std::memcmp(one.data(), other.data(), one.nbytes()) == 0;
+}
+
+void write_raw(Tensor const& x) {
+    *x.mutable_data_ptr<float>() = 5;
+    x.unsafeGetTensorImpl()->bump_version();
+}
+
+void write_silently(Tensor const& x) {
+    *x.mutable_data_ptr<float>() = 5;
+}
+
+void write_below(Tensor const& x) {
+    at::AutoDispatchBelowADInplaceOrView const below;
+    x.add_(1);
+}
+
+TORCH_LIBRARY(spillway_recipe_test, library) {
+    library.def("write_raw(Tensor x) -> ()", &write_raw);
+    library.def("write_below(Tensor x) -> ()", &write_below);
+    library.def("write_silently(Tensor x) -> ()", &write_silently);
+}
+
+/// Records what a test runs.
+class RecipeTest : public testing::Test {
+  protected:
+    RecipeTest() { at::manual_seed(1); }
+
+    ContentRef content(Tensor const& tensor) {
+        return recorder_.content_of(tensor.storage().unsafeGetStorageImpl());
+    }
+    /// From what no operator made, and from what `kept` hold.
+    Found recipe_of(Tensor const& tensor, std::vector<Tensor> const& kept = {}) {
+        auto const is_source = [&](Content const& each) {
+            for (Tensor const& one : kept) {
+                if (content(one).get() == &each) {
+                    return true;
+                }
+            }
+            return !each.maker && each.why == NoMaker::external && !each.storage.expired();
+        };
+        return Recipe::of(content(tensor), is_source, 16);
+    }
+    /// Made again it has the bits that it has, in bytes of its own; the generator stays.
+    std::size_t expect_same(Tensor const& tensor, std::vector<Tensor> const& kept = {}) {
+        UnrecordedCalls const unrecorded;
+        Found const found = recipe_of(tensor, kept);
+        if (auto const* const refused = std::get_if<Recipe::Refused>(&found)) {
+            ADD_FAILURE() << "refused: " << static_cast<int>(refused->why) << ", "
+                          << static_cast<int>(refused->no_maker);
+            return 0;
+        }
+        Recipe const& recipe = std::get<Recipe>(found);
+        std::vector<c10::Storage> sources;
+        std::vector<Tensor> before;
+        std::vector<std::size_t> uses;
+        for (ContentRef const& source : recipe.sources()) {
+            sources.emplace_back(source->storage.lock());
+            before.push_back(bytes_of(sources.back()).clone());
+            uses.push_back(sources.back().use_count());
+        }
+        Tensor const state = at::globalContext().defaultGenerator(at::kCPU).get_state();
+        for (int i = 0; i < 2; ++i) {
+            Result<c10::Storage> const made = recipe.run(sources);
+            EXPECT_TRUE(made.ok());
+            EXPECT_TRUE(same_bytes(*made, tensor.storage())) << "time " << i;
+            EXPECT_NE(made->data(), tensor.storage().data());
+        }
+        EXPECT_TRUE(at::equal(state, at::globalContext().defaultGenerator(at::kCPU).get_state()));
+        for (std::size_t i = 0; i < sources.size(); ++i) {
+            EXPECT_TRUE(same_bytes(sources[i], before[i].storage())) << "source " << i;
+            EXPECT_EQ(sources[i].use_count(), uses[i]) << "nothing keeps it";
+        }
+        return recipe.calls();
+    }
+    NoMaker why_not(Tensor const& tensor) {
+        Found const found = recipe_of(tensor);
+        auto const* const refused = std::get_if<Recipe::Refused>(&found);
+        EXPECT_NE(refused, nullptr);
+        return refused == nullptr ? NoMaker::none : refused->no_maker;
+    }
+
+    static Tensor bytes_of(c10::Storage const& storage) {
+        return at::empty({0}, at::kByte)
+            .set_(storage, 0, {static_cast<std::int64_t>(storage.nbytes())}, {1});
+    }
+
+    Tensor const x_ = at::randn({8, 16}).requires_grad_();
+    Tensor const weight_ = at::randn({16}).requires_grad_();
+    CallRecorder recorder_;
+    CallRecording recording_{recorder_};
+};
+
+TEST_F(RecipeTest, one_operator) {
+    EXPECT_EQ(expect_same(at::gelu(x_)), 1u);
+    EXPECT_EQ(expect_same(at::softmax(x_, -1)), 1u);
+    EXPECT_EQ(expect_same(x_ * 0.37), 1u);
+    EXPECT_EQ(expect_same(x_.to(at::kBFloat16)), 1u);
+    EXPECT_EQ(expect_same(at::layer_norm(x_, {16}, weight_, weight_)), 1u);
+    EXPECT_EQ(expect_same(at::cat({x_, x_ * 2}, 0)), 2u);
+    EXPECT_EQ(expect_same(x_.t().contiguous()), 1u);
+}
+
+TEST_F(RecipeTest, chains_and_where_they_begin) {
+    Tensor const y = at::gelu(x_ * 2);
+    Tensor const z = at::tanh(y) + y;
+    EXPECT_EQ(expect_same(z), 4u) << "gelu runs once, though twice used";
+    EXPECT_EQ(expect_same(z, {y}), 2u);
+}
+
+TEST_F(RecipeTest, what_is_not_listed_has_none) {
+    Tensor const product = at::mm(x_, x_.t());
+    EXPECT_EQ(why_not(product), NoMaker::not_listed);
+    EXPECT_EQ(why_not(at::relu(product)), NoMaker::not_listed);
+    EXPECT_EQ(expect_same(at::relu(product), {product}), 1u);
+}
+
+TEST_F(RecipeTest, in_place_operators_make_one_content_after_another) {
+    Tensor const y = at::mul(x_, 2);
+    ContentRef const before = content(y);
+    y.add_(1);
+    y.relu_();
+    EXPECT_EQ(expect_same(y), 3u);
+    EXPECT_TRUE(before->is_replaced);
+    Tensor const rows = at::mul(x_, 3);
+    rows.select(0, 1).mul_(5);
+    EXPECT_EQ(expect_same(rows), 2u) << "of a view";
+}
+
+TEST_F(RecipeTest, a_base_that_is_used_twice_is_copied) {
+    Tensor const y = at::mul(x_, 2);
+    Tensor const z = at::sin(y);
+    y.add_(1);
+    EXPECT_EQ(expect_same(z * y), 4u);
+}
+
+TEST_F(RecipeTest, what_was_there_before_an_operator_wrote_a_part_is_not_known) {
+    c10::NoGradGuard const no_grad;
+    Tensor const outside = at::ones({4});
+    recorder_.begin_step();
+    outside.select(0, 0).fill_(7);
+    EXPECT_EQ(why_not(outside), NoMaker::partly_written);
+    outside.copy_(x_.flatten().narrow(0, 0, 4));
+    EXPECT_EQ(expect_same(outside), 1u) << "all of it is written";
+}
+
+TEST_F(RecipeTest, two_arguments_on_the_written_storage) {
+    c10::NoGradGuard const no_grad;
+    Tensor y = at::mul(x_, 2);
+    Tensor out = y.view({8, 16});
+    at::sin_out(out, y);
+    EXPECT_EQ(why_not(y), NoMaker::written_twice);
+    Tensor const z = at::mul(x_, 2);
+    z.mul_(z);
+    EXPECT_EQ(why_not(z), NoMaker::written_twice);
+}
+
+TEST_F(RecipeTest, results_of_out_variants) {
+    c10::NoGradGuard const no_grad;
+    Tensor y = at::empty({8, 16});
+    at::sin_out(y, x_);
+    EXPECT_LE(expect_same(y), 2u);
+}
+
+TEST_F(RecipeTest, storages_of_another_size) {
+    c10::NoGradGuard const no_grad;
+    Tensor y = at::mul(x_, 2);
+    y.storage().unsafeGetStorageImpl()->set_nbytes(256);
+    EXPECT_EQ(why_not(at::exp(y.narrow(0, 0, 1))), NoMaker::unseen_write);
+    Tensor grown = at::empty({0});
+    at::exp_out(grown, x_);
+    EXPECT_EQ(expect_same(grown), 1u);
+}
+
+TEST_F(RecipeTest, dropout_draws_what_it_drew) {
+    Tensor const y = at::dropout(x_, 0.5, true);
+    Tensor const later = at::rand({3});
+    expect_same(y);
+    auto generator = at::detail::createCPUGenerator(7);
+    expect_same(at::bernoulli(x_.sigmoid(), generator));
+}
+
+TEST_F(RecipeTest, factories_that_python_calls) {
+    c10::impl::ExcludeDispatchKeyGuard const below(c10::autograd_dispatch_keyset);
+    Tensor const noise = at::randn_like(x_);
+    expect_same(noise);
+}
+
+TEST_F(RecipeTest, batch_norm_leaves_its_statistics) {
+    Tensor const images = at::randn({2, 16, 3, 3});
+    Tensor const mean = at::zeros({16});
+    Tensor const variance = at::ones({16});
+    recorder_.begin_step();
+    Tensor const y =
+        at::batch_norm(images, weight_, weight_, mean, variance, true, 0.1, 1e-5, false);
+    Tensor const mean_now = mean.clone();
+    Tensor const variance_now = variance.clone();
+    EXPECT_EQ(expect_same(y), 1u);
+    EXPECT_TRUE(at::equal(mean, mean_now));
+    EXPECT_TRUE(at::equal(variance, variance_now));
+    EXPECT_EQ(why_not(mean), NoMaker::unseen_write);
+    Tensor const z =
+        at::batch_norm(images, weight_, weight_, mean, variance, false, 0.1, 1e-5, false);
+    EXPECT_EQ(expect_same(z, {mean, variance}), 1u) << "they are read where it does not train";
+}
+
+TEST_F(RecipeTest, tensor_lists_with_gaps) {
+    Tensor const rows = at::tensor({0, 3, 3});
+    std::optional<Tensor> const none;
+    c10::List<std::optional<Tensor>> indices;
+    indices.push_back(none);
+    indices.push_back(rows);
+    EXPECT_EQ(expect_same(at::index(x_, indices)), 1u);
+    EXPECT_EQ(expect_same(at::stack({x_, x_})), 1u);
+}
+
+TEST_F(RecipeTest, under_autocast_it_has_the_casts_that_it_had) {
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    Tensor const y = at::softmax(at::mul(x_.to(at::kBFloat16), 2), -1);
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    expect_same(y);
+}
+
+TEST_F(RecipeTest, autocast_around_the_replay_changes_nothing) {
+    Tensor const y = at::softmax(x_.to(at::kBFloat16), -1);
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    EXPECT_EQ(expect_same(y), 2u);
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+}
+
+TEST_F(RecipeTest, a_number_promotes_types_as_it_did) {
+    Tensor const counts = at::arange(6);
+    Tensor number = at::scalar_tensor(0.37, at::kDouble);
+    number.unsafeGetTensorImpl()->set_wrapped_number(true);
+    Tensor const y = at::mul(counts, number);
+    ASSERT_EQ(y.scalar_type(), at::kFloat);
+    number = Tensor();
+    EXPECT_EQ(expect_same(y), 2u);
+}
+
+TEST_F(RecipeTest, results_in_inference_mode_have_none) {
+    c10::InferenceMode const inference;
+    EXPECT_EQ(why_not(at::exp(x_)), NoMaker::special_tensor);
+}
+
+TEST_F(RecipeTest, what_is_made_again_is_not_recorded) {
+    Tensor const y = at::exp(x_);
+    Found const found = recipe_of(y);
+    Result<c10::Storage> const made = std::get<Recipe>(found).run({x_.storage()});
+    EXPECT_FALSE(recorder_.content_of(made->unsafeGetStorageImpl()));
+}
+
+TEST_F(RecipeTest, writes_that_no_schema_tells) {
+    c10::NoGradGuard const no_grad;
+    for (char const* const name : {"write_raw", "write_below", "write_silently"}) {
+        RECORD_FUNCTION("around", c10::ArrayRef<c10::IValue const>{});
+        Tensor const y = at::mul(x_, 2);
+        c10::Dispatcher::singleton()
+            .findSchemaOrThrow((std::string("spillway_recipe_test::") + name).c_str(), "")
+            .typed<void(Tensor const&)>()
+            .call(y);
+        EXPECT_EQ(why_not(y), NoMaker::unseen_write) << name;
+    }
+}
+
+TEST_F(RecipeTest, an_operator_that_fails_makes_nothing) {
+    c10::NoGradGuard const no_grad;
+    Tensor const y = at::mul(x_, 2);
+    Tensor const last = at::tensor({0, 1, 99});
+    EXPECT_ANY_THROW(y.index_select(0, last));
+    EXPECT_ANY_THROW(y.copy_(at::ones({3})));
+    EXPECT_EQ(why_not(y), NoMaker::not_listed);
+}
+
+TEST_F(RecipeTest, conjugates_and_their_like_have_none) {
+    Tensor const z = at::complex(at::randn({4}), at::randn({4}));
+    EXPECT_EQ(why_not(at::mul(z.conj(), 2)), NoMaker::special_tensor);
+}
+
+TEST_F(RecipeTest, schemas_that_tell_of_a_write_to_no_byte) {
+    Tensor const y = at::exp(x_);
+    ContentRef const made = content(y);
+    y.retain_grad();
+    Tensor const plain = y.detach();
+    plain.requires_grad_();
+    plain.detach_();
+    EXPECT_EQ(content(y).get(), made.get());
+    EXPECT_FALSE(made->is_written);
+    EXPECT_EQ(expect_same(y), 1u);
+}
+
+TEST_F(RecipeTest, another_storage_is_no_write) {
+    c10::NoGradGuard const no_grad;
+    Tensor const y = at::exp(x_);
+    Tensor z = at::empty({0});
+    z.set_(y);
+    EXPECT_EQ(expect_same(y), 1u);
+}
+
+TEST_F(RecipeTest, a_source_that_was_written_since_is_none) {
+    c10::NoGradGuard const no_grad;
+    Tensor const outside = at::ones({4});
+    recorder_.begin_step();
+    Tensor const y = at::exp(outside);
+    outside.add_(1);
+    Found const found = recipe_of(y);
+    ASSERT_TRUE(std::holds_alternative<Recipe::Refused>(found));
+    EXPECT_EQ(std::get<Recipe::Refused>(found).why, NoRecipe::lost_source);
+}
+
+TEST_F(RecipeTest, a_source_is_none_after_the_step) {
+    c10::NoGradGuard const no_grad;
+    ContentRef const made = content(at::exp(x_));
+    recorder_.begin_step();
+    auto const found = Recipe::of(
+        made, [](Content const&) { return true; }, 16
+    );
+    EXPECT_TRUE(std::holds_alternative<Recipe::Refused>(found));
+}
+
+TEST_F(RecipeTest, a_source_without_its_bytes_is_an_error) {
+    Found const found = recipe_of(at::exp(x_));
+    EXPECT_FALSE(std::get<Recipe>(found).run({at::ones({3}).storage()}).ok());
+}
+
+TEST_F(RecipeTest, buffers_that_anybody_may_fill_have_none) {
+    Tensor const y = at::zeros({8});
+    *y.mutable_data_ptr<float>() = 5;
+    EXPECT_EQ(why_not(y), NoMaker::external);
+    EXPECT_EQ(expect_same(y * 2), 1u) << "but they are sources";
+}
+
+TEST_F(RecipeTest, special_tensors_have_none) {
+    Tensor const codes = at::quantize_per_tensor(x_.detach(), 0.1, 0, at::kQInt8);
+    EXPECT_EQ(why_not(at::clone(codes)), NoMaker::special_tensor);
+    Tensor const images = at::randn({2, 16, 3, 3}).to(at::kBFloat16);
+    Tensor const norm =
+        at::batch_norm(images, {}, {}, at::zeros({16}), at::ones({16}), true, 0.1, 1e-5, false);
+    EXPECT_EQ(why_not(norm), NoMaker::special_tensor) << "of two precisions";
+}
+
+TEST_F(RecipeTest, statistics_that_other_norms_write_are_no_source_any_more) {
+    c10::NoGradGuard const no_grad;
+    Tensor const mean = at::randn({16});
+    recorder_.begin_step();
+    Tensor const y = mean * 2;
+    (void)at::batch_norm_update_stats(at::randn({2, 16, 3}), mean, at::ones({16}), 0.1);
+    Found const found = recipe_of(y, {mean});
+    EXPECT_TRUE(std::holds_alternative<Recipe::Refused>(found));
+}
+
+TEST_F(RecipeTest, a_recording_may_end_inside_an_operator) {
+    c10::NoGradGuard const no_grad;
+    Tensor const y = at::mul(x_, 2);
+    auto other = std::make_unique<CallRecorder>();
+    auto inner = std::make_unique<CallRecording>(*other);
+    {
+        RECORD_FUNCTION("around", std::vector<c10::IValue>{y});
+        inner.reset();
+    }
+    inner = std::make_unique<CallRecording>(*other);
+    Tensor const z = at::exp(x_);
+    z.add_(1);
+    EXPECT_TRUE(other->content_of(z.storage().unsafeGetStorageImpl())->maker);
+    inner.reset();
+    y.add_(1);
+    EXPECT_EQ(why_not(y), NoMaker::partly_written) << "the other may have seen it written";
+    Tensor const w = at::mul(x_, 3);
+    w.add_(1);
+    EXPECT_EQ(expect_same(w), 2u);
+}
+
+TEST_F(RecipeTest, what_has_gone_is_swept) {
+    c10::NoGradGuard const no_grad;
+    Tensor const first = at::mul(x_, 2);
+    for (int i = 0; i < 10'000; ++i) {
+        (void)at::mul(first, 2);
+    }
+    EXPECT_LT(recorder_.size(), 9'000u);
+    EXPECT_EQ(expect_same(first), 1u);
+}
+
+TEST_F(RecipeTest, a_chain_as_long_as_a_step_ends_well) {
+    c10::NoGradGuard const no_grad;
+    Tensor y = x_.detach();
+    for (int i = 0; i < 200'000; ++i) {
+        y = y + 1;
+    }
+    Found const found = recipe_of(y);
+    EXPECT_EQ(std::get<Recipe::Refused>(found).why, NoRecipe::too_long);
+    recorder_.begin_step();
+}
+
+}  // namespace
+}  // namespace spillway

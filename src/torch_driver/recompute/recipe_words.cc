@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Recipes for people: what makes a value again, or why nothing can.
+
+#include "base/units.h"
+#include "torch_driver/recompute/recipe.h"
+
+#include <cstdio>
+#include <vector>
+
+namespace spillway {
+
+namespace {
+
+/// Without "aten::".
+std::string name_of(OperatorFacts const& facts) {
+    std::string const& name = facts.handle.schema().name();
+    std::size_t const at = name.find("::");
+    return at == std::string::npos ? name : name.substr(at + 2);
+}
+
+std::string source_words(Content const& source) {
+    if (!source.value.valid()) {
+        return "a copy of " + format_size(source.size_bytes);
+    }
+    return source.by == nullptr ? "a saved tensor" : name_of(*source.by) + "'s result";
+}
+
+std::string joined(std::vector<std::string> const& words, char const* between) {
+    std::string text;
+    for (std::string const& word : words) {
+        text += (text.empty() ? "" : between) + word;
+    }
+    return text;
+}
+
+/// What wrote it is named where it is known.
+std::string maker_words(Content const& content, std::string const& it) {
+    std::string const by = content.by == nullptr ? "" : name_of(*content.by);
+    switch (content.why) {
+        case NoMaker::not_listed:
+            return by.empty() ? "an operator that is not PyTorch's made " + it
+                              : by + " made " + it + ", which is not run again";
+        case NoMaker::no_generator:
+            return by + " made " + it + ", and may draw random numbers without a known generator";
+        case NoMaker::special_tensor:
+            return it + " is no plain tensor, or made of one";
+        case NoMaker::partly_written:
+            return "a part of " + it + " was written, and the rest is not known";
+        case NoMaker::written_twice:
+            return by + " was given twice the memory that it wrote";
+        case NoMaker::unseen_write:
+            return it + " was written in a way that no operator told";
+        case NoMaker::external:
+        case NoMaker::none:
+            break;
+    }
+    return it + " was there before";
+}
+
+}  // namespace
+
+std::string Recipe::words() const {
+    std::vector<std::string> operators;
+    for (Step const& step : steps_) {
+        operators.push_back(name_of(step.call->facts));
+    }
+    std::vector<std::string> sources;
+    for (ContentRef const& source : sources_) {
+        sources.push_back(source_words(*source));
+    }
+    char cost[64];
+    std::snprintf(
+        cost,
+        sizeof(cost),
+        ", %zu operator%s, %.2g ms",
+        steps_.size(),
+        steps_.size() == 1 ? "" : "s",
+        static_cast<double>(duration_ns()) * 1e-6
+    );
+    return joined(operators, ", then ") +
+           (sources.empty() ? "" : " of " + joined(sources, " and ")) + cost;
+}
+
+std::string words_of(
+    Recipe::Refused const& refused, Content const& wanted, std::size_t most_calls
+) {
+    if (refused.why == NoRecipe::too_long) {
+        return "more than " + std::to_string(most_calls) + " operators would run";
+    }
+    Content const& content = *refused.of;
+    std::string const it = &content == &wanted ? "it" : "what it is made of";
+    if (refused.why == NoRecipe::no_maker) {
+        return maker_words(content, it);
+    }
+    if (content.is_replaced) {
+        return it + " was written since";
+    }
+    return it + (content.was_there ? " is an input or a parameter of " +
+                                         format_size(content.size_bytes) + ", too large for a copy"
+                                   : " was filled in a way that no operator told");
+}
+
+}  // namespace spillway

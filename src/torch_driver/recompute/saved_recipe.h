@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// How a saved value is made again: a recipe whose sources are other saved values, or copies of what
+// is small.
+#pragma once
+
+#include "base/ids.h"
+#include "base/mutex.h"
+#include "torch_driver/recompute/recipe.h"
+
+#include <c10/core/Storage.h>
+#include <c10/core/StorageImpl.h>
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+namespace spillway {
+
+/// What was there before the step, and what it held when a recipe was made of it.
+struct CopiedSource {
+    /// Null: it was let go of for want of room. Then the original will do, if it still is what it
+    /// was, which the checksum of what is made of it tells.
+    c10::Storage copy;
+    c10::weak_intrusive_ptr<c10::StorageImpl> original;
+
+    [[nodiscard]] c10::Storage storage() const {
+        return copy ? copy : c10::Storage(original.lock());
+    }
+};
+
+struct SavedRecipe {
+    /// A value that a recipe is made from, or a copy, which all recipes of it share.
+    using Source = std::variant<ValueId, std::shared_ptr<CopiedSource>>;
+
+    Recipe recipe;
+    std::vector<Source> sources;  ///< in the recipe's order
+
+    /// The values among them, each once.
+    [[nodiscard]] std::vector<ValueId> values() const;
+};
+
+/// Which signatures of recipes were run beside the value that lived, and gave its bits.
+///
+/// Thread  any
+class ProvedRecipes {
+  public:
+    enum class Verdict : std::uint8_t { unknown, same, differs };
+
+    [[nodiscard]] Verdict of(std::uint64_t signature) const;
+    void add(std::uint64_t signature, bool is_same);
+
+  private:
+    mutable Mutex mutex_;
+    std::unordered_map<std::uint64_t, bool> is_same_ SPILLWAY_GUARDED_BY(mutex_);
+};
+
+}  // namespace spillway

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/recorder/ambient.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <c10/core/DefaultDtype.h>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace spillway {
+
+namespace {
+
+#if defined(__x86_64__)
+constexpr std::uint32_t kDenormalBits = 0x8040;  // flush to zero, denormals are zero
+
+std::uint32_t denormals() {
+    return _mm_getcsr() & kDenormalBits;
+}
+void set_denormals(std::uint32_t bits) {
+    _mm_setcsr((_mm_getcsr() & ~kDenormalBits) | bits);
+}
+#else
+std::uint32_t denormals() {
+    return 0;
+}
+void set_denormals(std::uint32_t) {}
+#endif
+
+}  // namespace
+
+Ambient Ambient::now() {
+    at::Context const& context = at::globalContext();
+    return {
+        .threads = at::get_num_threads(),
+        .default_dtype = c10::get_default_dtype_as_scalartype(),
+        .denormals = spillway::denormals(),
+        .is_deterministic = context.deterministicAlgorithms(),
+        .only_warns = context.deterministicAlgorithmsWarnOnly(),
+        .has_mkldnn = context.userEnabledMkldnn()};
+}
+
+WithAmbient::WithAmbient(Ambient const& wanted) : before_(Ambient::now()), wanted_(wanted) {
+    change(before_, wanted_);
+}
+
+WithAmbient::~WithAmbient() {
+    change(wanted_, before_);
+}
+
+void WithAmbient::change(Ambient const& from, Ambient const& to) {
+    if (from == to) {
+        return;
+    }
+    at::Context& context = at::globalContext();
+    if (from.threads != to.threads) {
+        at::set_num_threads(to.threads);
+    }
+    if (from.default_dtype != to.default_dtype) {
+        c10::set_default_dtype(c10::scalarTypeToTypeMeta(to.default_dtype));
+    }
+    set_denormals(to.denormals);
+    if (from.is_deterministic != to.is_deterministic || from.only_warns != to.only_warns) {
+        context.setDeterministicAlgorithms(to.is_deterministic, to.only_warns);
+    }
+    if (from.has_mkldnn != to.has_mkldnn) {
+        context.setUserEnabledMkldnn(to.has_mkldnn);
+    }
+}
+
+}  // namespace spillway

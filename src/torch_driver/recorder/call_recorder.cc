@@ -1,0 +1,532 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/recorder/call_recorder.h"
+
+#include "torch_driver/recorder/operator_callback.h"
+#include "torch_driver/recorder/tensors_of.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <mutex>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+std::shared_ptr<CallRecorder>& recorder_now() {
+    static thread_local std::shared_ptr<CallRecorder> now;
+    return now;
+}
+
+/// Null, too, where its recording was ended elsewhere.
+CallRecorder* recorder_that_goes_on() {
+    std::shared_ptr<CallRecorder>& now = recorder_now();
+    if (now != nullptr && !now->goes_on()) {
+        now.reset();
+    }
+    return now.get();
+}
+
+bool is_below_autograd() {
+    return c10::impl::tls_local_dispatch_key_set().excluded_.has(
+        c10::DispatchKey::AutogradFunctionality
+    );
+}
+
+/// Null where it has none, or one whose size is no number (a tracer's).
+c10::StorageImpl const* storage_of(at::Tensor const& tensor) {
+    bool const has_bytes =
+        tensor.has_storage() && !tensor.storage().sym_nbytes().is_heap_allocated();
+    return has_bytes ? tensor.storage().unsafeGetStorageImpl() : nullptr;
+}
+
+/// Bytes alone: no further dispatch keys, no meaning beside what its storage holds.
+bool is_plain(at::Tensor const& tensor) {
+    c10::DispatchKeySet const keys = tensor.key_set() -
+                                     c10::autograd_dispatch_keyset_with_ADInplaceOrView -
+                                     c10::autocast_dispatch_keyset;
+    return tensor.layout() == c10::kStrided && storage_of(tensor) != nullptr &&
+           !tensor.is_inference() && !tensor.is_quantized() &&
+           keys == c10::DispatchKeySet(c10::computeDispatchKey(
+                       c10::typeMetaToScalarType(tensor.dtype()), c10::kStrided, tensor.device()
+                   ));
+}
+
+/// Calls `visit` for each tensor of a list of lists.
+template <typename Visit>
+void each_nested(c10::IValue const& value, Visit const& visit) {
+    if (!value.isList()) {
+        return;
+    }
+    for (c10::IValue const& element : value.toListRef()) {
+        if (element.isTensor() && element.toTensor().defined()) {
+            visit(element.toTensor());
+        }
+        each_nested(element, visit);
+    }
+}
+
+std::uint32_t version_of(at::Tensor const& tensor) {
+    c10::VariableVersion const& version = tensor.unsafeGetTensorImpl()->version_counter();
+    return version.enabled() ? version.current_version() : 0;
+}
+
+/// Every byte of its storage belongs to one element of it.
+bool covers_storage(at::Tensor const& tensor) {
+    return tensor.storage_offset() == 0 && tensor.is_non_overlapping_and_dense() &&
+           static_cast<std::size_t>(tensor.nbytes()) == tensor.storage().nbytes();
+}
+
+/// What torch made of a Python number: it steers type promotion, and nobody can write it.
+bool is_number(at::Tensor const& tensor) {
+    return tensor.unsafeGetTensorImpl()->is_wrapped_number();
+}
+
+/// A place for tensors, without them, but for numbers.
+c10::IValue without_tensors(c10::IValue const& argument) {
+    if (argument.isTensorList()) {
+        c10::List<at::Tensor> list;
+        list.resize(argument.toListRef().size());
+        return list;
+    }
+    if (argument.isOptionalTensorList()) {
+        c10::List<std::optional<at::Tensor>> list;
+        list.resize(argument.toListRef().size());
+        return list;
+    }
+    bool const has_bytes =
+        argument.isTensor() && argument.toTensor().defined() && !is_number(argument.toTensor());
+    return has_bytes ? c10::IValue() : argument;
+}
+
+/// A clone of the generator that the operator is about to draw from.
+std::optional<at::Generator> generator_of(
+    OperatorFacts const& facts, c10::ArrayRef<c10::IValue const> arguments
+) {
+    c10::IValue const& given = arguments[static_cast<std::size_t>(*facts.generator)];
+    at::Generator generator;
+    if (given.isGenerator()) {
+        generator = given.toGenerator();
+    } else {
+        each_tensor(arguments, [&](int, int, at::Tensor const& tensor) {
+            if (!generator.defined()) {
+                generator = at::globalContext().defaultGenerator(tensor.device());
+            }
+        });
+    }
+    if (!generator.defined()) {
+        return std::nullopt;  // a factory: on which device is in an argument that has no tensor
+    }
+    std::scoped_lock const lock(generator.mutex());
+    return generator.clone();
+}
+
+/// Contents and calls refer to one another in chains as long as a step: they end one by one.
+void end_in_turn(c10::intrusive_ptr<Call>&& maker) {
+    static thread_local std::vector<c10::intrusive_ptr<Call>> waiting;
+    static thread_local bool is_ending = false;
+    waiting.push_back(std::move(maker));
+    if (std::exchange(is_ending, true)) {
+        return;
+    }
+    while (!waiting.empty()) {
+        c10::intrusive_ptr<Call> const next = std::move(waiting.back());
+        waiting.pop_back();
+    }
+    is_ending = false;
+}
+
+}  // namespace
+
+Content::~Content() {
+    if (maker) {
+        end_in_turn(std::move(maker));
+    }
+}
+
+ContentRef CallRecorder::content_of(c10::StorageImpl const* storage) const {
+    auto const at = contents_.find(storage);
+    return at == contents_.end() ? ContentRef() : at->second;
+}
+
+std::shared_ptr<SavedContent> CallRecorder::saved(
+    at::Tensor const& tensor, ValueId value, bool is_output
+) {
+    auto saved =
+        std::make_shared<SavedContent>(value, tensor.unsafeGetTensorImpl()->version_counter());
+    c10::StorageImpl const* const storage = storage_of(tensor);
+    ContentRef const now = is_output ? ContentRef() : content_of(storage);
+    if (now || depth_ == 0) {
+        fill_in(*saved, now ? now : content_of(storage));
+    } else {
+        open_[depth_ - 1].saves.emplace_back(storage, saved);
+    }
+    return saved;
+}
+
+void CallRecorder::fill_in(SavedContent& saved, ContentRef const& content) {
+    if (content) {
+        content->value = saved.value;
+        saved.content = content;
+        saved.is_known = true;
+    }
+}
+
+void CallRecorder::begin_step() {
+    for (auto const& [storage, content] : contents_) {
+        content->is_replaced = true;  // for all that is known from here on
+    }
+    contents_.clear();
+}
+
+/// Above autograd, or in no operator that is: Python calls factories below it, which are made of
+/// others.
+bool CallRecorder::is_recorded() const {
+    if (depth_ == 0 || !is_below_autograd()) {
+        return true;
+    }
+    Open const& around = open_[depth_ - 1];
+    return around.is_below && around.facts != nullptr && around.facts->replay == Replay::unknown;
+}
+
+void CallRecorder::begins(at::RecordFunction const& function) {
+    OperatorFacts const* const facts = facts_of(function);
+    if (!is_recorded()) {
+        bool const is_foreign = facts == nullptr && function.operator_name().has_value();
+        if (is_foreign || (facts != nullptr && !facts->written.empty())) {
+            note_hidden_writes(facts, function.inputs());
+        }
+        return;
+    }
+    if (depth_ == open_.size()) {
+        open_.emplace_back();
+    }
+    Open& open = open_[depth_++];
+    open.function = &function;
+    open.facts = c10::impl::TorchDispatchModeTLS::any_modes_set() ? nullptr : facts;
+    open.is_foreign = open.facts == nullptr && function.operator_name().has_value();
+    open.is_below = is_below_autograd();
+    open.exceptions = std::uncaught_exceptions();
+    open.first_content = next_number_;
+    open.hidden_writes.clear();
+    open.given.clear();
+    open.arguments.assign(function.inputs().begin(), function.inputs().end());
+    each_tensor(open.arguments, [&](int, int, at::Tensor const& tensor) {
+        open.given.push_back({storage_of(tensor), version_of(tensor)});
+    });
+    open.generator.reset();
+    open.saves.clear();
+    open.timer.begins(open.arguments);
+    if (open.facts != nullptr && open.facts->replay == Replay::draws) {
+        open.generator = generator_of(*open.facts, function.inputs());
+    }
+}
+
+/// An operator below autograd, inside one that is recorded, writes: what that one writes by its
+/// schema is seen at its end, and nothing else may be.
+void CallRecorder::note_hidden_writes(
+    OperatorFacts const* facts, c10::ArrayRef<c10::IValue const> arguments
+) {
+    each_tensor(arguments, [&](int argument, int, at::Tensor const& tensor) {
+        c10::StorageImpl const* const storage = storage_of(tensor);
+        bool const is_written = facts == nullptr || facts->writes(argument);
+        if (is_written && contents_.count(storage) != 0) {
+            open_[depth_ - 1].hidden_writes.emplace_back(tensor, storage);
+        }
+    });
+}
+
+void CallRecorder::ends(at::RecordFunction const& function) {
+    if (depth_ == 0 || open_[depth_ - 1].function != &function) {
+        return;
+    }
+    Open& open = open_[--depth_];
+    finish(open, function.outputs());
+    bool const has_thrown = std::uncaught_exceptions() > open.exceptions;
+    for (auto const& [storage, saved] : open.saves) {
+        fill_in(*saved, has_thrown ? ContentRef() : content_of(storage));
+    }
+    open.saves.clear();
+    open.arguments.clear();
+    open.given.clear();
+    open.hidden_writes.clear();
+    open.generator.reset();
+}
+
+void CallRecorder::finish(Open& open, std::vector<c10::IValue> const& results) {
+    bool const has_thrown = std::uncaught_exceptions() > open.exceptions;
+    std::int64_t const end_of_inner = next_number_;
+    c10::SmallVector<Made, 2> const made = results_of(open, results);
+    bool const writes = open.facts != nullptr && !open.facts->written.empty();
+    Maker maker{{}, NoMaker::not_listed, nullptr};
+    if ((!made.empty() || writes) && !has_thrown) {
+        maker = maker_of(open);
+    }
+    maker.by = open.facts;
+    see_writes(open, end_of_inner, maker);
+    for (Made const& each : made) {
+        Content& content = fresh_content(each.tensor);
+        content.output = each.output;
+        bool const is_special = maker.why == NoMaker::none && !is_plain(each.tensor);
+        content.why = is_special ? NoMaker::special_tensor : maker.why;
+        content.by = maker.by;
+        content.maker = content.why == NoMaker::none ? maker.call : c10::intrusive_ptr<Call>();
+    }
+}
+
+/// The results that are nobody else's: no views of arguments, and made by none of the operators
+/// inside.
+c10::SmallVector<CallRecorder::Made, 2> CallRecorder::results_of(
+    Open const& open, std::vector<c10::IValue> const& results
+) const {
+    c10::SmallVector<Made, 2> made;
+    int output = 0;
+    each_tensor(results, [&](int, int, at::Tensor const& tensor) {
+        c10::StorageImpl const* const storage = storage_of(tensor);
+        bool const is_argument =
+            std::any_of(open.given.begin(), open.given.end(), [&](Given const& each) {
+                return each.storage == storage;
+            });
+        if (storage != nullptr && !is_argument && contents_.count(storage) == 0) {
+            made.push_back({tensor, output});
+        }
+        ++output;
+    });
+    return made;
+}
+
+CallRecorder::Maker CallRecorder::maker_of(Open& open) {
+    if (open.facts != nullptr && open.facts->replay == Replay::allocates) {
+        return {{}, NoMaker::external, nullptr};  // what it holds is written later, by whatever
+    }
+    if (open.facts == nullptr || open.facts->replay == Replay::unknown) {
+        bool const draws = open.facts != nullptr && open.facts->draws_without_generator;
+        return {{}, draws ? NoMaker::no_generator : NoMaker::not_listed, nullptr};
+    }
+    if (open.facts->replay == Replay::draws && !open.generator) {
+        return {{}, NoMaker::no_generator, nullptr};
+    }
+    auto call = c10::make_intrusive<Call>(*open.facts);
+    NoMaker why = NoMaker::none;
+    bool const is_norm = open.facts->replay == Replay::batch_norm;
+    each_tensor(open.arguments, [&](int argument, int element, at::Tensor const& tensor) {
+        NoMaker no = NoMaker::none;
+        if (!is_norm || !writes(open, argument)) {
+            no = add_tensor(*call, argument, element, tensor);
+        } else if (tensor.scalar_type() != open.arguments[0].toTensor().scalar_type()) {
+            no = NoMaker::special_tensor;  // it runs otherwise without its statistics
+        }
+        why = why == NoMaker::none ? no : why;
+    });
+    if (why != NoMaker::none) {
+        return {{}, why, nullptr};
+    }
+    call->generator = std::move(open.generator);
+    call->ambient = Ambient::now();
+    call->time = open.timer.ends();
+    call->arguments.reserve(open.arguments.size());
+    for (c10::IValue const& argument : open.arguments) {
+        call->arguments.push_back(without_tensors(argument));
+    }
+    return {std::move(call), NoMaker::none, nullptr};
+}
+
+NoMaker CallRecorder::add_tensor(Call& call, int argument, int element, at::Tensor const& tensor) {
+    OperatorFacts const& facts = call.facts;
+    if (is_number(tensor)) {  // it is kept itself
+        return element < 0 ? NoMaker::none : NoMaker::special_tensor;
+    }
+    if (!is_plain(tensor)) {
+        return NoMaker::special_tensor;
+    }
+    TensorArgument made{
+        .argument = argument,
+        .element = element,
+        .content = content(tensor),
+        .geometry = geometry_of(tensor),
+        .device = tensor.device(),
+        .storage_bytes = static_cast<std::int64_t>(tensor.storage().nbytes())};
+    bool const is_resized = made.content->size_bytes != made.storage_bytes;
+    if (facts.writes(argument) && facts.replay != Replay::batch_norm) {
+        made.is_overwritten = facts.overwrites && covers_storage(tensor);
+        if (made.is_overwritten && facts.fills) {
+            return NoMaker::external;
+        }
+        bool const was_made = (made.content->maker && !is_resized) || made.is_overwritten;
+        for (TensorArgument const& other : call.tensors) {
+            if (other.content == made.content || call.written) {
+                return NoMaker::written_twice;
+            }
+        }
+        call.written = static_cast<int>(call.tensors.size());
+        call.tensors.push_back(std::move(made));
+        return was_made ? NoMaker::none : NoMaker::partly_written;
+    }
+    bool const is_also_written =
+        call.written &&
+        call.tensors[static_cast<std::size_t>(*call.written)].content == made.content;
+    call.tensors.push_back(std::move(made));
+    return is_also_written ? NoMaker::written_twice
+           : is_resized    ? NoMaker::unseen_write
+                           : NoMaker::none;
+}
+
+bool CallRecorder::writes(Open const& open, int argument) {
+    if (open.facts == nullptr || !open.facts->writes(argument)) {
+        return false;
+    }
+    return open.facts->replay != Replay::batch_norm ||
+           open.arguments[static_cast<std::size_t>(kIsTraining)].toBool();
+}
+
+/// Storages that hold another content from now on. What an operator inside wrote is seen already.
+void CallRecorder::see_writes(Open const& open, std::int64_t end_of_inner, Maker const& maker) {
+    c10::SmallVector<c10::StorageImpl const*, 2> written;
+    Maker const unseen{{}, NoMaker::unseen_write, nullptr};
+    auto const write = [&](at::Tensor const& tensor,
+                           c10::StorageImpl const* storage,
+                           Maker const& by) {
+        auto const known = contents_.find(storage);
+        bool const is_seen =
+            known != contents_.end() && !open.is_foreign && !known->second->was_there &&
+            known->second->number >= open.first_content && known->second->number < end_of_inner;
+        bool const is_twice = std::find(written.begin(), written.end(), storage) != written.end();
+        if (storage_of(tensor) == storage && !is_seen && !is_twice) {  // `set_` writes no bytes
+            wrote(tensor, by);
+            written.push_back(storage);
+        }
+    };
+    std::size_t i = 0;
+    each_tensor(open.arguments, [&](int argument, int, at::Tensor const& tensor) {
+        c10::StorageImpl const* const storage = open.given[i++].storage;
+        if (writes(open, argument)) {
+            bool const is_unseen = maker.why == NoMaker::none && !maker.call->written;
+            write(tensor, storage, is_unseen ? unseen : maker);
+        }
+    });
+    i = 0;
+    each_tensor(open.arguments, [&](int, int, at::Tensor const& tensor) {
+        Given const& given = open.given[i++];
+        if (open.is_foreign || version_of(tensor) != given.version) {
+            write(tensor, given.storage, unseen);
+        }
+    });
+    if (open.is_foreign) {
+        for (c10::IValue const& argument : open.arguments) {
+            each_nested(argument, [&](at::Tensor const& tensor) {
+                write(tensor, storage_of(tensor), unseen);
+            });
+        }
+    }
+    for (auto const& [tensor, storage] : open.hidden_writes) {
+        write(tensor, storage, unseen);
+    }
+}
+
+void CallRecorder::wrote(at::Tensor const& tensor, Maker const& maker) {
+    if (storage_of(tensor) == nullptr) {
+        return;
+    }
+    if (ContentRef const before = content_of(storage_of(tensor))) {
+        before->is_replaced = true;
+        before->is_written = true;
+    }
+    Content& content = fresh_content(tensor);
+    content.output = Content::kWritten;
+    content.maker = maker.call;
+    content.why = maker.why;
+    content.by = maker.by;
+}
+
+ContentRef CallRecorder::content(at::Tensor const& tensor) {
+    c10::StorageImpl const* const storage = storage_of(tensor);
+    if (ContentRef known = content_of(storage)) {
+        return known;
+    }
+    fresh_content(tensor).was_there = true;
+    return contents_.at(storage);
+}
+
+/// Lets go of what nothing refers to, whenever twice as much is there as after the last time.
+void CallRecorder::sweep() {
+    if (contents_.size() < sweep_at_) {
+        return;
+    }
+    for (auto at = contents_.begin(); at != contents_.end();) {
+        bool const is_gone = at->second.use_count() == 1 && at->second->storage.expired();
+        at = is_gone ? contents_.erase(at) : std::next(at);
+    }
+    sweep_at_ = std::max(kLeastSweep, 2 * contents_.size());
+}
+
+Content& CallRecorder::fresh_content(at::Tensor const& tensor) {
+    sweep();
+    auto content =
+        c10::make_intrusive<Content>(tensor.storage().getWeakStorageImpl(), next_number_++);
+    content->size_bytes = static_cast<std::int64_t>(tensor.storage().nbytes());
+    ContentRef& entry = contents_[storage_of(tensor)];
+    entry = std::move(content);
+    return *entry;
+}
+
+namespace {
+
+std::unique_ptr<at::ObserverContext> call_begins(at::RecordFunction const& function) {
+    if (CallRecorder* const recorder = recorder_that_goes_on()) {
+        recorder->begins(function);
+    }
+    return nullptr;
+}
+
+void call_ends(at::RecordFunction const& function, at::ObserverContext*) {
+    if (CallRecorder* const recorder = recorder_that_goes_on()) {
+        recorder->ends(function);
+    }
+}
+
+}  // namespace
+
+CallRecorder* recorder_here() {
+    return recorder_that_goes_on();
+}
+
+CallRecording::CallRecording(std::shared_ptr<CallRecorder> recorder)
+    : recorder_(std::move(recorder)), outer_(std::exchange(recorder_now(), recorder_)) {
+    if (outer_ != recorder_) {
+        recorder_->leave_open();
+    }
+    recorder_->go_on(true);
+    at::RecordFunctionCallback callback(&call_begins, &call_ends);
+    callback.needsInputs(true).needsOutputs(true).scopes({at::RecordScope::FUNCTION});
+    if (!OperatorCallback::is_there_one(callback)) {
+        callback_ = std::make_unique<OperatorCallback>(callback);
+    }
+}
+
+CallRecording::~CallRecording() {
+    if (recorder_now() != recorder_) {
+        recorder_->go_on(false);
+        return;
+    }
+    if (outer_ != nullptr && outer_ != recorder_) {
+        outer_->begin_step();  // it has not seen what was written meanwhile
+    }
+    recorder_now() = std::move(outer_);
+}
+
+UnrecordedCalls::UnrecordedCalls() : outer_(std::exchange(recorder_now(), nullptr)) {}
+
+UnrecordedCalls::~UnrecordedCalls() {
+    recorder_now() = std::move(outer_);
+}
+
+}  // namespace spillway

@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/recorder/operator_facts.h"
+
+#include "base/mutex.h"
+
+#include <ATen/record_function.h>
+
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+
+namespace spillway {
+
+namespace {
+
+/// Operators that give the same bits for the same arguments, with as many threads and the same
+/// settings of PyTorch, and that cost little beside a product of matrices. Each stands for all of
+/// its overloads, and for the one that writes in place (`relu_` for `relu`). None sums in an order
+/// of chance or chooses its algorithm by time, as far as PyTorch's documentation tells.
+constexpr std::string_view kPure =
+    "_fused_rms_norm _log_softmax _safe_softmax _softmax _to_copy abs acos acosh add addcdiv "
+    "addcmul amax amin arange asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or "
+    "bitwise_xor cat ceil celu clamp clamp_max clamp_min clone copysign cos cosh div elu "
+    "embedding eq erf erfc exp exp2 expm1 eye flip floor floor_divide fmod gather ge gelu "
+    "glu gt hardshrink hardsigmoid hardswish hardtanh index index_select isfinite isinf "
+    "isnan le leaky_relu lerp linspace log log10 log1p log2 log_sigmoid_forward logaddexp "
+    "logical_and logical_not logical_or logical_xor lt masked_fill maximum mean minimum mish "
+    "mul native_group_norm native_layer_norm ne neg polar pow reciprocal relu remainder "
+    "repeat roll round rsqrt rsub scalar_tensor sgn sigmoid sign silu sin sinh softplus "
+    "softshrink sqrt square stack sub sum tan tanh threshold tril triu trunc where";
+constexpr std::string_view kOverwriting = "copy_ fill_ zero_";
+/// They take a generator, and overwrite.
+constexpr std::string_view kDrawing =
+    "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_";
+/// They make a tensor of drawn numbers, where their overload takes a generator.
+constexpr std::string_view kDrawingMakers = "bernoulli normal rand randint randn randperm";
+/// Buffers, which kernels that are no operators may fill (Triton, NumPy): what is in them later
+/// is not known, and no version tells.
+constexpr std::string_view kAllocating =
+    "empty empty_like empty_strided full full_like new_empty new_empty_strided new_full new_ones "
+    "new_zeros ones ones_like zeros zeros_like";
+constexpr std::string_view kBatchNorm = "native_batch_norm";
+/// They write running statistics, and no schema tells.
+constexpr std::string_view kStatisticsAtThree =
+    "batch_norm_gather_stats batch_norm_gather_stats_with_counts cudnn_batch_norm "
+    "miopen_batch_norm native_batch_norm";
+
+/// Their schemas say that they write: streams or autograd's facts, and no byte.
+constexpr std::string_view kWritingNoBytes = "detach_ record_stream requires_grad_ retain_grad";
+
+/// Whether `names`, with spaces between, has `name`.
+bool has(std::string_view names, std::string_view name) {
+    for (std::size_t at = names.find(name); at != std::string_view::npos;
+         at = names.find(name, at + 1)) {
+        std::size_t const end = at + name.size();
+        bool const begins = at == 0 || names[at - 1] == ' ';
+        if (begins && (end == names.size() || names[end] == ' ')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/// "relu" of "aten::relu_"; whole where that is listed.
+std::string_view without_in_place(std::string_view name) {
+    return name.size() > 1 && name.back() == '_' ? name.substr(0, name.size() - 1) : name;
+}
+
+void sort_in(OperatorFacts& facts, std::string_view name) {
+    bool const draws = has(kDrawing, name) || has(kDrawingMakers, name);
+    facts.overwrites = facts.overwrites || has(kDrawing, name) || has(kOverwriting, name);
+    facts.fills = name == "fill_" || name == "zero_";
+    if (has(kAllocating, name)) {
+        facts.replay = Replay::allocates;
+    } else if (has(kBatchNorm, name)) {
+        facts.replay = Replay::batch_norm;
+    } else if (draws && facts.generator) {
+        facts.replay = Replay::draws;
+    } else if (draws || facts.handle.hasTag(at::Tag::nondeterministic_seeded)) {
+        facts.draws_without_generator = true;
+    } else if (has(kOverwriting, name) || has(kPure, without_in_place(name))) {
+        facts.replay = Replay::pure;
+    }
+}
+
+OperatorFacts made(c10::OperatorHandle const& handle) {
+    OperatorFacts facts(handle);
+    c10::FunctionSchema const& schema = handle.schema();
+    for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+        c10::Argument const& argument = schema.arguments()[i];
+        if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) {
+            facts.written.push_back(static_cast<int>(i));
+            facts.overwrites = argument.is_out();
+        }
+        if (argument.name() == "generator") {
+            facts.generator = static_cast<int>(i);
+        }
+    }
+    std::string_view name = schema.operator_name().name;
+    name.remove_prefix(name.find("::") + 2);
+    if (has(kStatisticsAtThree, name)) {
+        facts.written.insert(facts.written.end(), {kRunningMean, kRunningVar});
+    } else if (name == "batch_norm_update_stats") {
+        facts.written.insert(facts.written.end(), {1, 2});
+    } else if (has(kWritingNoBytes, name)) {
+        facts.written.clear();
+    }
+    sort_in(facts, name);
+    return facts;
+}
+
+/// Keyed by where torch keeps an operator's name, which is in its schema: PyTorch's own stay.
+struct Known {
+    Mutex mutex;
+    std::unordered_map<char const*, std::unique_ptr<OperatorFacts const>> facts
+        SPILLWAY_GUARDED_BY(mutex);
+};
+
+Known& known() {
+    static auto* const all = new Known;  // threads may outlive static objects
+    return *all;
+}
+
+}  // namespace
+
+OperatorFacts const* facts_of(at::RecordFunction const& function) {
+    char const* const name = function.name();
+    static thread_local std::unordered_map<char const*, OperatorFacts const*> seen_here;
+    if (auto const at = seen_here.find(name); at != seen_here.end()) {
+        return at->second;
+    }
+    if (!std::string_view(name).starts_with("aten::")) {
+        return nullptr;
+    }
+    std::optional<c10::OperatorName> const full = function.operator_name();
+    auto const handle = full ? c10::Dispatcher::singleton().findSchema(*full) : std::nullopt;
+    if (!handle) {
+        return nullptr;
+    }
+    MutexLock const lock(known().mutex);
+    std::unique_ptr<OperatorFacts const>& facts = known().facts[name];
+    if (facts == nullptr) {
+        facts = std::make_unique<OperatorFacts const>(made(*handle));
+    }
+    seen_here.emplace(name, facts.get());
+    return facts.get();
+}
+
+}  // namespace spillway

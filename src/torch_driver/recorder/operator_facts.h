@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What the recorder has to know of an operator: what it writes, whether it draws random numbers,
+// and whether it may be run again to make its results anew.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace at {
+struct RecordFunction;
+}
+
+namespace spillway {
+
+/// Whether an operator may be run again, bit for bit as before.
+enum class Replay : std::uint8_t {
+    unknown,     ///< it is not on our list
+    pure,        ///< its results are a function of its arguments
+    draws,       ///< and of the generator that it takes as an argument
+    batch_norm,  ///< pure, but for statistics that it writes and no schema tells
+    allocates,   ///< its result has only a shape: what it holds comes later, maybe unseen
+};
+
+/// Of batch norm's arguments.
+inline constexpr int kRunningMean = 3;
+inline constexpr int kRunningVar = 4;
+inline constexpr int kIsTraining = 5;
+
+struct OperatorFacts {
+    explicit OperatorFacts(c10::OperatorHandle of) : handle(std::move(of)) {}
+
+    c10::OperatorHandle handle;
+    Replay replay = Replay::unknown;
+    /// What is written is overwritten whole: what was there before does not matter.
+    bool overwrites = false;
+    bool fills = false;  ///< with one number: what it writes whole is a buffer as new
+    bool draws_without_generator = false;  ///< and so from PyTorch's own
+    std::vector<int> written;              ///< arguments whose bytes it writes
+    std::optional<int> generator;          ///< argument that is a generator
+
+    [[nodiscard]] bool writes(int argument) const {
+        return std::find(written.begin(), written.end(), argument) != written.end();
+    }
+};
+
+/// Of the operator that `function` runs; null: it is none of PyTorch's own.
+///
+/// Thread  any. It lives until the process ends
+[[nodiscard]] OperatorFacts const* facts_of(at::RecordFunction const& function);
+
+}  // namespace spillway

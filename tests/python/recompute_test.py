@@ -1,0 +1,299 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Saved tensors that are dropped and made again: the bits of plain training, whatever the program does between."""
+
+import contextlib
+import gc
+import unittest
+
+import spillway
+import torch
+from torch import nn
+
+WIDTH, ROWS = 256, 1024  # 1 MiB an activation
+
+
+class Block(nn.Module):
+    """What transformers are made of: a norm, a product, a cheap function, dropout, a residual."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.function = nn.ReLU(inplace=True) if inplace else nn.GELU()
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, x):
+        return x + self.dropout(self.down(self.function(self.up(self.norm(x)))))
+
+
+class Recompute(unittest.TestCase):
+    def setUp(self):
+        torch.set_num_threads(1)
+        torch.manual_seed(0)
+        self.input = torch.randn(ROWS, WIDTH)
+
+    def model(self, blocks: int = 6, **how) -> nn.Sequential:
+        torch.manual_seed(1)
+        return nn.Sequential(*[Block(**how) for _ in range(blocks)])
+
+    def train(self, model, session=None, steps: int = 3, between=lambda: None, loss_of=None):
+        """Losses, gradients of the last step and buffers."""
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+        losses = []
+        torch.manual_seed(5)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            with session or contextlib.nullcontext():
+                loss = (loss_of or (lambda: model(self.input).square().mean()))()
+            between()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses, [p.grad.clone() for p in model.parameters()], [b.clone() for b in model.buffers()]
+
+    def peak_of(self, make, **options):
+        """Device bytes that training takes where nothing leaves, and those of its saved tensors at once."""
+        model = make()
+        session = spillway.session(model, device_budget="1GiB", policy="keep_all")
+        self.train(model, session, steps=2, **options)
+        report = session.report()
+        session.close()
+        return report["device_peak_bytes"], report["saved_bytes"] // 2
+
+    def expect_plain(self, make, share=0.2, **options):
+        """Trains plainly, and in a session that has nowhere to move anything to: `share` of the bytes that could leave
+        have to."""
+        expected = self.train(make(), **options)
+        peak, saved = self.peak_of(make, **options)
+        model = make()
+        with self.assertWarns(spillway.SpillwayWarning):  # nowhere to move
+            session = spillway.session(model, device_budget=int(peak - share * saved), recompute="auto")
+        try:
+            actual = self.train(model, session, **options)
+            report = session.report()
+        finally:
+            session.close()
+        self.assertEqual(expected[0], actual[0])
+        for one, other in zip(expected[1] + expected[2], actual[1] + actual[2], strict=True):
+            self.assertTrue(torch.equal(one, other))
+        self.assertGreater(report["recomputed_values"], 0)
+        self.assertEqual(report["stored_bytes"], 0)
+
+    def test_a_transformers_blocks(self):
+        self.expect_plain(self.model)
+
+    def test_what_writes_in_place(self):
+        self.expect_plain(lambda: self.model(inplace=True), share=0.15)
+
+    def test_batch_norm_counts_once(self):
+        def make():
+            torch.manual_seed(1)
+            return nn.Sequential(*[
+                part for _ in range(6)
+                for part in (nn.Conv2d(16, 16, 1, bias=False), nn.BatchNorm2d(16), nn.GELU())])
+        images = torch.randn(16, 16, 32, 32)
+        model = []
+
+        def made():
+            model[:] = [make()]
+            return model[0]
+        self.expect_plain(made, loss_of=lambda: model[0](images).square().mean())
+
+    def test_generators_of_the_user_stay_where_they_are(self):
+        states = []
+
+        def between():
+            states.append(torch.get_rng_state())
+            torch.manual_seed(77)  # of no interest for what was drawn before
+        self.expect_plain(self.model, between=between)
+        for one, other in zip(states[:3], states[-3:], strict=True):
+            self.assertTrue(torch.equal(one, other))
+
+    def test_settings_that_change_before_the_backward(self):
+        def between():
+            torch.set_num_threads(2)
+            torch.set_default_dtype(torch.float64)
+            torch.use_deterministic_algorithms(True)
+            torch.backends.mkldnn.enabled = False
+
+        def reset():
+            torch.set_num_threads(1)
+            torch.set_default_dtype(torch.float32)
+            torch.use_deterministic_algorithms(False)
+            torch.backends.mkldnn.enabled = True
+
+        def loss_of():
+            reset()
+            return self.now(self.input).square().mean()
+
+        def make():
+            reset()
+            self.now = self.model()
+            return self.now
+        self.addCleanup(reset)
+        self.expect_plain(make, between=between, loss_of=loss_of)
+
+    def test_a_backward_twice_and_one_of_a_backward(self):
+        for create_graph in (False, True):
+            results = []
+            for recompute in ("off", "auto"):
+                model = self.model(2)
+                budget = "1GiB" if recompute == "off" else "24MiB"
+                session = spillway.session(model, device_budget=budget, recompute=recompute, host_budget="64MiB")
+                torch.manual_seed(3)
+                with session:
+                    x = self.input.clone().requires_grad_()
+                    loss = model(x).square().mean()
+                    if create_graph:
+                        gradient, = torch.autograd.grad(loss, x, create_graph=True)
+                        loss = gradient.square().sum()
+                    loss.backward(retain_graph=True)
+                    loss.backward()
+                results.append([p.grad.clone() for p in model.parameters()])
+                session.close()
+            for one, other in zip(*results, strict=True):
+                self.assertTrue(torch.equal(one, other), create_graph)
+
+    def test_autocast(self):
+        def loss_of():
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return self.now(self.input).float().square().mean()
+
+        def make():
+            self.now = self.model()
+            return self.now
+        self.expect_plain(make, loss_of=loss_of)
+
+    def test_modes_and_transforms_of_whoever_runs_the_backward(self):
+        class Counts(torch.utils._python_dispatch.TorchDispatchMode):
+            names = []
+
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                self.names.append(str(function))
+                return function(*args, **(kwargs or {}))
+        model = self.model()
+        session = spillway.session(model, device_budget="20MiB", recompute="auto", host_budget="64MiB")
+        with session:
+            loss = model(self.input).square().mean()
+        with Counts():
+            loss.backward()
+        self.assertGreater(session.report()["recomputed_values"], 0)
+        session.close()
+        self.assertNotIn("aten.native_layer_norm.default", Counts.names, "what runs again is nobody's")
+        self.assertNotIn("aten.gelu.default", Counts.names)
+
+    def test_a_kernel_that_no_operator_shows_stops_the_step_or_is_kept(self):
+        """Writes through a pointer, as Triton's kernels do: no version moves."""
+        import ctypes
+
+        class Doubles(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                y = x + 0
+                for i in range(0, y.numel(), 997):
+                    at = ctypes.c_float.from_address(y.data_ptr() + 4 * i)
+                    at.value = at.value * 2
+                return y
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient
+
+        def make():
+            torch.manual_seed(1)
+            self.now = nn.ModuleList([nn.Linear(WIDTH, WIDTH) for _ in range(16)])
+            return self.now
+
+        def loss_of():
+            x = self.input
+            for layer in self.now:
+                x = layer(Doubles.apply(torch.sin(x)))
+            return x.square().mean()
+        expected = self.train(make(), loss_of=loss_of)
+        session = spillway.session(make(), device_budget="24MiB", recompute="auto", host_budget="64MiB")
+        actual = self.train(self.now, session, loss_of=loss_of)
+        session.close()
+        for one, other in zip(expected[1], actual[1], strict=True):
+            self.assertTrue(torch.equal(one, other))
+
+    def test_a_tensor_that_is_written_before_the_graph_alone_holds_it_is_no_source(self):
+        """Plain training never asks for what was written, but for what was made of it before."""
+        def gradient(squeeze=lambda: None):
+            x = (self.input * 0.5).requires_grad_()
+            weight = torch.full((WIDTH,), 0.5, requires_grad=True)
+            with (session or contextlib.nullcontext()):
+                hidden = torch.sigmoid(x)
+                wave = torch.tanh(hidden)
+                loss = (wave * weight).sum()
+                with torch.no_grad():
+                    hidden.mul_(2)
+                del hidden, wave
+                squeeze()
+            return torch.autograd.grad(loss, weight)[0]
+
+        session = None
+        expected = gradient()
+        with self.assertWarns(spillway.SpillwayWarning):  # nowhere to move
+            session = spillway.session(nn.Module(), device_budget="10MiB", recompute="auto")
+        fill = []
+
+        def squeeze():
+            with contextlib.suppress(torch.OutOfMemoryError):
+                torch.empty(9 << 20, dtype=torch.uint8)
+        with session:
+            fill.append(torch.empty(3 << 20, dtype=torch.uint8))
+        try:
+            self.assertTrue(torch.equal(gradient(squeeze), expected))
+        finally:
+            fill.clear()
+            session.close()
+
+    def test_what_is_made_of_a_tensor_that_a_function_writes(self):
+        class Writes(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x.sin()
+
+            @staticmethod
+            def backward(ctx, gradient):
+                x, = ctx.saved_tensors
+                gradient = gradient * x.cos()
+                x.data.add_(1)
+                return gradient
+
+        def run(session):
+            torch.manual_seed(2)
+            leaf = torch.randn(ROWS, WIDTH, requires_grad=True)
+            with session or contextlib.nullcontext():
+                x = leaf * 2
+                for _ in range(12):
+                    y = x + 0.5
+                    x = Writes.apply(y) * y.exp().sigmoid()
+                loss = x.square().mean()
+            loss.backward()
+            return leaf.grad
+        expected = run(None)
+        session = spillway.session(nn.Linear(1, 1), device_budget="30MiB", recompute="auto", host_budget="64MiB")
+        self.assertTrue(torch.equal(expected, run(session)))
+        self.assertGreater(session.report()["recomputed_values"], 0)
+        session.close()
+
+    def test_nothing_stays_after_the_graph(self):
+        model = self.model()
+        session = spillway.session(model, device_budget="20MiB", recompute="auto", host_budget="64MiB")
+        for _ in range(3):
+            with session:
+                loss = model(self.input).square().mean()
+            loss.backward()
+        del loss
+        model.zero_grad()
+        gc.collect()
+        owned = sum(p.nbytes for p in model.parameters())
+        self.assertLess(session.report()["device_bytes"], owned + (1 << 16))
+        session.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
