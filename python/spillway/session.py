@@ -109,7 +109,7 @@ class Session:
         policy: decides which saved tensors leave the device, and when: "online" (chooses at run time what to move);
             "keep_all" (moves nothing); with lossy: "qpo" (moves layer inputs at once, in 4 or 8 bits) ["online"].
         recompute: "auto": saved tensors may also be dropped, and made again by the operators that made them, bit for
-            bit; "off": they are moved or stay ["auto"].
+            bit; "off": they are moved or stay ["off"].
         min_tensor_bytes: saved tensors smaller than this stay on the device [64 KiB].
         lossy: allow codecs that lose precision; without it they are refused [False].
         codec: codecs in place of the policy's, separated by commas: "affine4", "attention=affine8:group=64" for one
@@ -143,7 +143,7 @@ class Session:
         nvme_allow_tmpfs: bool = False,
         nvme_rate: int | str | None = None,
         policy: str = "online",
-        recompute: str = "auto",
+        recompute: str = "off",
         min_tensor_bytes: int | str | None = None,
         lossy: bool = False,
         codec: str | Mapping[str, str] | None = None,

@@ -23,7 +23,7 @@ struct SessionOptions {
     std::string policy = "online";  ///< a name of `policies()` (spillway/policy.h)
     /// "auto": what leaves may also be dropped, and made again by the operators that made it, bit
     /// for bit. "off": it is moved, or stays.
-    std::string recompute = "auto";
+    std::string recompute = "off";
     /// Smaller saved tensors stay: below this one costs more to move than it frees, a page of I/O
     /// each way and a transfer's bookkeeping. A choice, not a measurement yet.
     std::int64_t min_value_bytes = 65536;

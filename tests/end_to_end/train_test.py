@@ -177,7 +177,7 @@ class Told(InFolder):
         self.assertTrue([e for e in events if "saved tensor" in e.get("args", {}).get("text", "")])
 
     def test_a_trace_is_of_the_last_step_and_is_shown(self):
-        found = self.trained(*SMALL, "--steps", "3", "--device-budget", "1GiB", "--trace", "trace.json")
+        found = self.trained(*SMALL, "--steps", "3", "--device-budget", "1GiB", "--recompute", "auto", "--trace", "trace.json")
         trace = json.loads(pathlib.Path(self.path("trace.json")).read_text())
         self.assertEqual(trace["name"], "step 3")
         self.assertGreater(sum("recipe" in value for value in trace["values"]), 0)

@@ -280,7 +280,7 @@ class SpillwayMadeAgain(Spillway):
     good part of the budget, since far below it no operator is recorded."""
     name = "spillway_made_again"
     title = "Spillway, made again"
-    about = ("the same without a place to move to: what its operators can make again has been dropped; a case of which "
+    about = ("the same with `recompute=\"auto\"` and without a place to move to: what its operators can make again has been dropped; a case of which "
              "nothing can be dropped does not apply")
     skips_idle = True
     filled = 6 << 20
@@ -288,7 +288,7 @@ class SpillwayMadeAgain(Spillway):
     def _new(self, model: torch.nn.Module) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", self._spillway.SpillwayWarning)  # of no place to move to
-            session = self._spillway.session(model, device_budget=self.budget)
+            session = self._spillway.session(model, device_budget=self.budget, recompute="auto")
         with session:
             self._fills = torch.empty(self.filled, dtype=torch.uint8, device=self.device)
         return session
