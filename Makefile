@@ -68,28 +68,29 @@ wheel: build ## The wheel that a release would upload, its libraries inside, in 
 demo: build ## Train under a third of the memory that plain training takes; one table, ./demo.json
 	@python3 tools/demo.py --build $(torch_folder)
 
-.PHONY: test
+.PHONY: test test-all land
 test: ## Everything that CI runs; seconds by part; last line: N passed, N failed
 	@python3 tools/run_parts.py $(if $(TORCH),--torch $(TORCH))
+test-all: ## All there is: long tests, all under sanitizers, torch 2.11 (an hour or two)
+	@python3 tools/run_parts.py --all $(if $(TORCH),--torch $(TORCH))
+land: ## Move `main` to `next` if `make test` is green there, in a clone beside this tree
+	@tools/land.sh
 
 .PHONY: test-fast
 test-fast: packages ## The inner loop: the core's tests, no torch
 	@tools/build.sh core-debug
 	@$(counts) build/core-debug
 
+# Tests above 20 seconds have the label `long`: `make test-all` runs them, `make test` does not. Some do less where
+# SPILLWAY_TESTS is not "all".
+quick := $(if $(ALL),,-LE long)
+tests_of := SPILLWAY_TESTS=$(if $(ALL),all,quick) $(counts)
+
 .PHONY: test-torch
-test-torch: packages ## The tests that need torch, in the build that users run
+test-torch: packages ## The tests that need torch, in the build that users run (ALL=1: the long ones, too)
 	@tools/build.sh torch $(torch_option)
 	@tools/setup.sh tests $(TORCH)
-	@$(counts) $(torch_folder)
-
-# What takes long and asks torch for little that changes from one version to the next.
-not_smoke := examples|import|interrupts|lightning|lossy|nesting_fuzz|outliving|pages|peers|peft|pip|recompute_bench|step_models|trainer|transformers|types|update|vision|wheel
-.PHONY: test-smoke
-test-smoke: packages ## A cheap subset against another torch: make test-smoke TORCH=2.11.0
-	@tools/build.sh torch $(torch_option) spillway_torch_driver_test spillway_nvme_bench
-	@tools/setup.sh tests $(TORCH)
-	@$(counts) $(torch_folder) -R '^(torch_driver|python_.*)$$' -E '^python_($(not_smoke))_test$$'
+	@$(tests_of) $(torch_folder) $(quick)
 
 .PHONY: semantics fuzz-autograd
 semantics: build ## What plain autograd does and what Spillway and its peers do: docs/semantics.md
@@ -113,10 +114,13 @@ mutants: packages ## Break each rule of order: the suite notices every one; last
 	@tools/build.sh mutants spillway_late_torch_test
 	@python3 tools/mutants.py
 
-.PHONY: asan
+.PHONY: test-asan asan
+test-asan: packages ## The core, torch_driver and the late accelerator's suite under AddressSanitizer and UBSan
+	@tools/build.sh asan $(torch_option) spillway_sanitized_tests
+	@$(tests_of) $(torch_folder:build/torch%=build/asan%) -L sanitized
 asan: packages ## All tests, torch's too, under AddressSanitizer and UBSan
 	@tools/build.sh asan $(torch_option)
-	@$(counts) $(torch_folder:build/torch%=build/asan%)
+	@SPILLWAY_TESTS=all $(counts) $(torch_folder:build/torch%=build/asan%)
 
 .PHONY: tsan
 tsan: packages ## The core's tests under ThreadSanitizer

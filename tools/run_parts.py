@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make test`: every part in turn, whatever the others said, then the seconds and counts of each. What `make
-test-fast` runs is in two of them, under sanitizers."""
+"""`make test` and, with --all, `make test-all`: every part in turn, whatever the others said, then the seconds and
+counts of each."""
 
 import argparse
 import concurrent.futures
@@ -19,7 +19,7 @@ import counts
 import sources
 
 OLDEST_TORCH = "2.11.0"
-NO_OTHER_TORCH = f"""torch {OLDEST_TORCH} (smoke): skipped, since your own torch is used and no torch is downloaded then
+NO_OTHER_TORCH = f"""torch {OLDEST_TORCH}: skipped, since your own torch is used and no torch is downloaded then
 downloaded where they are missing: Debian's packages (tools/packages.txt); what the checks use
 (tools/requirements.txt, tools/site/requirements.txt), into .venv; what the tests of `pip install .` build with"""
 
@@ -37,11 +37,15 @@ class Outcome(NamedTuple):
 
 
 PACKAGES = Part("packages", ["packages"])
-CORE = Part("core, under tsan", ["tsan"])  # needs no torch
-TORCH = [Part("check", ["check"]),
-         Part("torch", ["test-torch"]),
-         Part("asan + ubsan (all)", ["asan"]),
+CHECK = Part("check", ["check"])  # needs no torch
+TORCH = [Part("torch", ["test-torch"]),
+         Part("asan + ubsan", ["test-asan"]),
          Part("README", ["check-readme"])]
+ALL = [Part("core, under tsan", ["tsan"]),
+       Part("torch (all)", ["test-torch", "ALL=1"]),
+       Part("asan + ubsan (all)", ["asan"]),
+       Part("README", ["check-readme"]),
+       Part("all operators", ["test-operators"])]
 
 
 def has_torch_of_the_user() -> bool:
@@ -59,7 +63,7 @@ def of_another_torch(wanted: str | None) -> Part | None:
     if has_torch_of_the_user():
         print(NO_OTHER_TORCH, flush=True)
         return None
-    return Part(f"torch {OLDEST_TORCH} (smoke)", ["test-smoke", f"TORCH={OLDEST_TORCH}"])
+    return Part(f"torch {OLDEST_TORCH}", ["test-torch", f"TORCH={OLDEST_TORCH}"])
 
 
 def run(part: Part, scratch: pathlib.Path, output: IO[str] | None = None) -> Outcome:
@@ -76,12 +80,12 @@ def run(part: Part, scratch: pathlib.Path, output: IO[str] | None = None) -> Out
     return Outcome(part.name, time.monotonic() - begin, status == 0, found)
 
 
-def run_with_downloads(core: Part, downloads: list[Part], scratch: pathlib.Path) -> list[Outcome]:
-    """`core`, and beside it what waits for the network; that is shown at the end."""
+def run_with_downloads(first: Part, downloads: list[Part], scratch: pathlib.Path) -> list[Outcome]:
+    """`first`, and beside it what waits for the network; that is shown at the end."""
     with contextlib.ExitStack() as files, concurrent.futures.ThreadPoolExecutor() as pool:
         outputs = [files.enter_context(tempfile.TemporaryFile("w+")) for _ in downloads]
         under_way = [pool.submit(run, part, scratch, output) for part, output in zip(downloads, outputs, strict=True)]
-        outcomes = [run(core, scratch)]
+        outcomes = [run(first, scratch)]
         outcomes += [download.result() for download in under_way]
         for output in outputs:
             output.seek(0)
@@ -92,18 +96,20 @@ def run_with_downloads(core: Part, downloads: list[Part], scratch: pathlib.Path)
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--torch", help="run the torch tests with this version, too")
+    parser.add_argument("--all", action="store_true", help="everything: sanitizers on all, another torch, long tests")
     options = parser.parse_args()
     for inherited in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
         os.environ.pop(inherited, None)
-    another = of_another_torch(options.torch)
+    another = of_another_torch(options.torch) if options.torch or options.all else None
+    parts = [*(ALL if options.all else TORCH), *([another] if another else [])]
     downloads = [Part("set-up", ["setup"])]
     if another:
         downloads.append(Part("set-up of " + another.name, ["setup", another.targets[-1]]))
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         scratch = pathlib.Path(folder)
-        outcomes = [run(PACKAGES, scratch), *run_with_downloads(CORE, downloads, scratch)]
-        outcomes += [run(part, scratch) for part in [*TORCH, *([another] if another else [])]]
+        outcomes = [run(PACKAGES, scratch), *run_with_downloads(CHECK, downloads, scratch)]
+        outcomes += [run(part, scratch) for part in parts]
     return print_table(outcomes, time.monotonic() - begin)
 
 

@@ -3,6 +3,8 @@
 
 #include "policy/catalog.h"
 
+#include "test_paths.h"
+
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -33,7 +35,7 @@ TEST(Catalog, what_loses_something_says_so_and_has_its_codecs) {
 }
 
 TEST(Catalog, a_policy_of_the_literature_has_its_row_in_the_docs) {
-    std::ifstream file(SPILLWAY_SOURCE_DIR "/docs/systems.md");
+    std::ifstream file(source_folder() + "/docs/systems.md");
     std::string const page{std::istreambuf_iterator<char>(file), {}};
     ASSERT_FALSE(page.empty());
     for (Policy const& policy : policies()) {

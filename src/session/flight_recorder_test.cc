@@ -4,6 +4,7 @@
 #include "session/flight_recorder.h"
 
 #include "executor/executor.h"
+#include "test_paths.h"
 
 #include <gtest/gtest.h>
 
@@ -91,8 +92,7 @@ TEST(FlightRecorder, a_record_without_its_state_is_another_run) {
 TEST(FlightRecorder, the_file_reads_back_as_it_was) {
     Steps steps;
     steps.run(5);
-    std::string const path =
-        std::filesystem::path(SPILLWAY_BINARY_DIR) / "flight_recorder_test.events";
+    std::string const path = std::filesystem::path(build_folder()) / "flight_recorder_test.events";
     ASSERT_TRUE(steps.recorder.write(path).ok());
     std::ifstream file(path);
     EXPECT_EQ(read_event_log(file).value(), steps.recorder.log());
@@ -106,7 +106,7 @@ TEST(FlightRecorder, a_device_is_written_to_and_not_replaced) {
     Steps steps;
     steps.run(1);
     // Through a link: a recorder that is wrong replaces that, not the machine's device.
-    auto const link = std::filesystem::path(SPILLWAY_BINARY_DIR) / "flight_recorder_test.full";
+    auto const link = std::filesystem::path(build_folder()) / "flight_recorder_test.full";
     std::filesystem::remove(link);
     std::filesystem::create_symlink("/dev/full", link);
     EXPECT_FALSE(steps.recorder.write(link).ok());

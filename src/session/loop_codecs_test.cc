@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "executor/event_log.h"
 #include "session/loop_rig.h"
+#include "test_paths.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -320,8 +321,7 @@ nlohmann::json events_in(std::string const& path) {
 }
 
 TEST(LoopCodecs, a_timeline_has_encodes_and_decodes_on_the_side_lane) {
-    std::string const path =
-        std::filesystem::path(SPILLWAY_BINARY_DIR) / "loop_codecs.timeline.json";
+    std::string const path = std::filesystem::path(build_folder()) / "loop_codecs.timeline.json";
     Report report;
     {
         Rig rig(2_MiB, {}, {}, 64_MiB, ChooserKind::online, Pool::nvme, path);
@@ -412,7 +412,7 @@ std::vector<std::vector<float>> three_steps(std::string const& log) {
 }
 
 TEST(LoopCodecs, equal_runs_give_equal_bits_and_a_log_that_replays) {
-    std::string const path = std::filesystem::path(SPILLWAY_BINARY_DIR) / "loop_codecs.events";
+    std::string const path = std::filesystem::path(build_folder()) / "loop_codecs.events";
     std::vector<std::vector<float>> const one = three_steps(path);
     std::vector<std::vector<float>> const other = three_steps({});
     ASSERT_EQ(one.size(), other.size());

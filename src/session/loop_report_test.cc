@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "session/loop_rig.h"
+#include "test_paths.h"
 #include "tier/host_tier.h"
 
 #include <gtest/gtest.h>
@@ -117,7 +118,7 @@ TEST(LoopReport, host_memory_of_tiers_and_staging_is_in_the_report) {
 }
 
 TEST(LoopReport, a_timeline_has_every_move_once_and_the_stalls_of_the_report) {
-    std::string const path = std::filesystem::path(SPILLWAY_BINARY_DIR) / "loop_test.timeline.json";
+    std::string const path = std::filesystem::path(build_folder()) / "loop_test.timeline.json";
     Report report;
     {
         Rig rig(2_MiB, {}, {}, 64_MiB, ChooserKind::online, Pool::nvme, path);
@@ -139,7 +140,7 @@ TEST(LoopReport, a_timeline_has_every_move_once_and_the_stalls_of_the_report) {
 }
 
 TEST(LoopReport, a_step_that_fails_leaves_its_timeline) {
-    std::string const path = std::filesystem::path(SPILLWAY_BINARY_DIR) / "loop_test.failed.json";
+    std::string const path = std::filesystem::path(build_folder()) / "loop_test.failed.json";
     {
         Rig rig(1_MiB, {}, {}, 64_MiB, ChooserKind::keep_all, Pool::nvme, path);
         ASSERT_FALSE(rig.loop->make_room(2_MiB).ok());

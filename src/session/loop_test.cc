@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "executor/event_log.h"
 #include "session/loop_rig.h"
+#include "test_paths.h"
 
 #include <gtest/gtest.h>
 
@@ -208,7 +209,7 @@ TEST(Loop, values_dropped_while_their_copies_are_under_way_leak_nothing) {
 }
 
 TEST(Loop, the_event_log_gives_a_fresh_executor_the_same_commands) {
-    std::string const path = std::filesystem::path(SPILLWAY_BINARY_DIR) / "loop_test.events";
+    std::string const path = std::filesystem::path(build_folder()) / "loop_test.events";
     {
         Rig rig(3_MiB, {}, path);
         std::mt19937 random(5);
@@ -237,7 +238,7 @@ TEST(Loop, the_event_log_gives_a_fresh_executor_the_same_commands) {
 }
 
 TEST(Loop, the_event_log_of_a_roomy_run_is_read_back_and_knows_no_negative_bytes) {
-    std::string const path = std::filesystem::path(SPILLWAY_BINARY_DIR) / "loop_test.roomy.events";
+    std::string const path = std::filesystem::path(build_folder()) / "loop_test.roomy.events";
     {
         Rig rig(64_MiB, {}, path);
         for (int step = 0; step < 3; ++step) {

@@ -3,6 +3,8 @@
 
 #include "session/timeline_recorder.h"
 
+#include "test_paths.h"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -79,7 +81,7 @@ TEST(TimelineRecorder, one_step_that_is_too_long_ends) {
 
 TEST(TimelineRecorder, the_file_is_there_from_the_opening_and_filled_by_write) {
     std::filesystem::path const path =
-        std::filesystem::path(SPILLWAY_BINARY_DIR) / "timeline_recorder_test.json";
+        std::filesystem::path(build_folder()) / "timeline_recorder_test.json";
     TimelineRecorder recorder;
     ASSERT_TRUE(recorder.open(path).ok());
     recorder.mark("step 1, forward");

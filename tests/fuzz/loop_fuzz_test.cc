@@ -9,6 +9,7 @@
 #include "fuzz/fuzz_main.h"
 #include "fuzz/random_case.h"
 #include "session/loop_rig.h"
+#include "test_paths.h"
 
 #include <gtest/gtest.h>
 
@@ -95,7 +96,7 @@ class Program {
           garbles_(dice_.percent(10)),
           faults_(random_faults(dice_, garbles_)),
           refuses_(dice_.percent(15)),
-          log_(std::filesystem::path(SPILLWAY_BINARY_DIR) / "loop_fuzz.events"),
+          log_(std::filesystem::path(build_folder()) / "loop_fuzz.events"),
           rig_(std::make_unique<Rig>(
               dice_.in(24, 200) * 4096,
               faults_,

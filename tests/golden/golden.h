@@ -4,6 +4,8 @@
 // The golden texts of this folder: small examples of every format, also shown in docs/formats/.
 #pragma once
 
+#include "test_paths.h"
+
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -12,7 +14,7 @@ namespace spillway {
 
 /// The whole file at `path` of the source tree; empty when it cannot be read.
 inline std::string source_file(std::string const& path) {
-    std::ifstream stream(std::string(SPILLWAY_SOURCE_DIR) + "/" + path, std::ios::binary);
+    std::ifstream stream(source_folder() + "/" + path, std::ios::binary);
     return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 

@@ -5,6 +5,7 @@
 // failure prints is to be put there.
 
 #include "spillway/option.h"
+#include "test_paths.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ std::string table_of(Face face) {
 }
 
 void expect_table(char const* page, Face face) {
-    std::ifstream file(std::string(SPILLWAY_SOURCE_DIR "/docs/") + page);
+    std::ifstream file(source_folder() + "/docs/" + page);
     std::stringstream text;
     text << file.rdbuf();
     std::string const all = text.str();

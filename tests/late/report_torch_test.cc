@@ -6,6 +6,7 @@
 
 #include "late/late.h"
 #include "late/late_session.h"
+#include "test_paths.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -65,7 +66,7 @@ nlohmann::json events_in(std::string const& path) {
 }
 
 std::string file(std::string const& name) {
-    return std::filesystem::path(SPILLWAY_BINARY_DIR) / name;
+    return std::filesystem::path(build_folder()) / name;
 }
 
 TEST(Report, has_copies_both_ways_at_their_rates_and_the_stalls_for_them) {

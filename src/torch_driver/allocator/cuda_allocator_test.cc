@@ -5,6 +5,7 @@
 #include "torch_driver/allocator/cuda_allocator.h"
 
 #include "memory/cpu_device.h"
+#include "test_paths.h"
 #include "torch_driver/allocator/cuda_forwarding.h"
 #include "torch_driver/allocator/restored_block.h"
 
@@ -196,7 +197,7 @@ TEST_F(CudaAllocatorTest, every_virtual_of_this_torch_is_handed_on) {
     std::string const library = found.dli_fname;
     std::string const include = library.substr(0, library.rfind("/lib/")) + "/include";
     std::string const command =
-        "python3 " SPILLWAY_SOURCE_DIR "/tools/check_forwarding.py '" + include + "'";
+        "python3 " + source_folder() + "/tools/check_forwarding.py '" + include + "'";
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
 }
 

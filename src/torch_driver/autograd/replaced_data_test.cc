@@ -7,6 +7,7 @@
 
 #include "base/units.h"
 #include "spillway/session.h"
+#include "test_paths.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -23,7 +24,7 @@ class ReplacedData : public testing::Test {
     static std::shared_ptr<Session> open() {
         SessionOptions options;
         options.device_budget_bytes = 64_MiB;
-        options.nvme = (std::filesystem::path(SPILLWAY_BINARY_DIR) / "scratch").string();
+        options.nvme = (std::filesystem::path(build_folder()) / "scratch").string();
         std::filesystem::create_directories(options.nvme);
         return Session::open(options);
     }

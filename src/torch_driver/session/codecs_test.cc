@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "spillway/session.h"
+#include "test_paths.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -19,7 +20,7 @@ namespace spillway {
 namespace {
 
 std::string scratch() {
-    std::filesystem::path const folder = std::filesystem::path(SPILLWAY_BINARY_DIR) / "scratch";
+    std::filesystem::path const folder = std::filesystem::path(build_folder()) / "scratch";
     std::filesystem::create_directories(folder);
     return folder.string();
 }

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "spillway/session.h"
 #include "spillway/session_error.h"
+#include "test_paths.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -20,7 +21,7 @@ namespace {
 
 /// A folder on a real disk for blocks.
 std::string scratch_folder() {
-    std::filesystem::path const folder = std::filesystem::path(SPILLWAY_BINARY_DIR) / "scratch";
+    std::filesystem::path const folder = std::filesystem::path(build_folder()) / "scratch";
     std::filesystem::create_directories(folder);
     return folder.string();
 }

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "executor/event_log.h"
+#include "test_paths.h"
 #include "tier/memory_tier.h"
 
 #include <gtest/gtest.h>
@@ -52,8 +53,7 @@ class OpenSessionTest : public testing::Test {
         return read_event_log(events).value().options;
     }
 
-    std::string const folder =
-        std::string(SPILLWAY_BINARY_DIR) + "/open_session_test." + std::to_string(::getpid());
+    std::string const folder = build_folder() + "/open_session_test." + std::to_string(::getpid());
 };
 
 TEST_F(OpenSessionTest, the_executor_has_what_was_asked_and_what_the_tiers_hold) {

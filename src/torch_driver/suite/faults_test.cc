@@ -3,6 +3,7 @@
 
 // Tiers that fail, lie, fill up or take their time, and processes that end, while values are away.
 
+#include "test_paths.h"
 #include "tier/nvme_tier.h"
 #include "torch_driver/suite/suite.h"
 
@@ -56,7 +57,7 @@ TEST(Faults, a_flipped_bit_stops_backward_and_names_the_tensor) {
 }
 
 std::string scratch() {
-    std::filesystem::path const folder = std::filesystem::path(SPILLWAY_BINARY_DIR) / "scratch";
+    std::filesystem::path const folder = std::filesystem::path(build_folder()) / "scratch";
     std::filesystem::create_directories(folder);
     return folder.string();
 }

@@ -5,6 +5,7 @@
 // plain autograd bit by bit, or raises where plain autograd raises.
 
 #include "executor/event_log.h"
+#include "test_paths.h"
 #include "torch_driver/suite/suite.h"
 
 #include <ATen/autocast_mode.h>
@@ -471,7 +472,7 @@ TEST(Semantics, any_plan_gives_the_plain_gradients) {
 }
 
 std::string log_path() {
-    return std::filesystem::path(SPILLWAY_BINARY_DIR) /
+    return std::filesystem::path(build_folder()) /
            ("semantics_test." + std::to_string(::getpid()) + ".events");
 }
 

@@ -4,6 +4,7 @@
 // Traces of real steps: they have what the step had, and a simulation of them has it again.
 
 #include "simulator/simulator.h"
+#include "test_paths.h"
 #include "torch_driver/suite/suite.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ namespace spillway {
 namespace {
 
 std::string traced_file() {
-    std::filesystem::path const folder = std::filesystem::path(SPILLWAY_BINARY_DIR) / "scratch";
+    std::filesystem::path const folder = std::filesystem::path(build_folder()) / "scratch";
     std::filesystem::create_directories(folder);
     return folder / ("traced_" + std::to_string(::getpid()) + ".json");
 }
