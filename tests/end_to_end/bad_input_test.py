@@ -6,10 +6,11 @@ import os
 import pathlib
 import unittest
 
-from harness import PROGRAM, SMALL, TINY, InFolder
+from harness import PROGRAM, SMALL, TINY, InFolder, long
 
 
 class Flags(InFolder):
+    @long
     def test_numbers_that_are_none_or_out_of_range(self):
         for flag in ("--layers", "--heads", "--kv-heads", "--width", "--hidden", "--vocab-size",
                      "--sequence", "--batch", "--steps", "--accumulate", "--checkpoint-every", "--validate-every",
@@ -58,6 +59,7 @@ class Flags(InFolder):
         self.assert_refused(["train", "--checkpoint-every", "3"], ["--checkpoint-every 3"])
         self.assert_refused(["train", "--count-allocations", "--device-budget", "1GiB"], ["1GiB"])
 
+    @long
     def test_codecs_and_what_is_lossy(self):
         for flags, words in (
             (["--policy", "qpo"], ["--policy qpo: ", "--device-budget"]),
@@ -101,6 +103,7 @@ class Paths(InFolder):
     def refused(self, flag: str, path: str, why: str, *more: str, **options):
         self.assert_refused(["train", *TINY, flag, path, *more], [f"{flag} {path}: ", why], **options)
 
+    @long
     def test_text_that_is_absent_empty_or_too_short(self):
         pathlib.Path(self.path("empty")).touch()
         pathlib.Path(self.path("short")).write_text("too short")
@@ -178,6 +181,7 @@ class Budgets(InFolder):
         for flag in ("--record-events", "--flight-record", "--timeline", "--trace"):
             self.assert_refused(["train", *TINY, flag, "file"], [f"{flag} file: needs --device-budget"])
 
+    @long
     def test_advice_names_what_would_help_and_what_there_is(self):
         said = self.assert_refused(["train", *TINY, "--device-budget", "4KiB", "--policy", "keep_all"],
                                    ["step 1, update: ", " of 4096 allowed"])

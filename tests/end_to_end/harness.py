@@ -19,6 +19,9 @@ LIMIT_S = 300
 SANITIZED = BUILD.name.startswith("asan")
 ELSEWHERE = "said by the build that users run; under a sanitizer budgets, checkpoints, replays and full disks are"
 
+# Cases of seconds each, which `make test` leaves to `make test-all`; a shorter one beside them shows the same path.
+long = unittest.skipIf(os.environ.get("SPILLWAY_TESTS") == "quick", "make test-all runs it")
+
 # A model of seconds, whose saved tensors are some 40 MB a step.
 SMALL = ["--layers", "3", "--width", "128", "--sequence", "256", "--batch", "8"]
 # A model of milliseconds.

@@ -12,7 +12,7 @@ import subprocess
 import time
 import unittest
 
-from harness import ELSEWHERE, LIMIT_S, PLAIN, PROGRAM, SANITIZED, SMALL, TINY, InFolder
+from harness import ELSEWHERE, LIMIT_S, PLAIN, PROGRAM, SANITIZED, SMALL, TINY, InFolder, long
 
 
 class Help(InFolder):
@@ -43,6 +43,7 @@ class Results(InFolder):
         self.assertGreaterEqual(found["process_peak_bytes"], found["baseline_rss_bytes"])
         self.assertEqual(found["options"]["width"], 32)
 
+    @long
     def test_both_styles_and_both_precisions_train(self):
         for more in (["--style", "llama2", "--kv-heads", "1"], ["--precision", "bf16"],
                      ["--dropout", "0.1", "--accumulate", "2"]):
@@ -50,6 +51,7 @@ class Results(InFolder):
             self.assertEqual(len([x for x in found["losses"] if x > 0]), 2)
 
     @unittest.skipUnless(PLAIN.exists(), "this build has no benchmarks, plain_train among them")
+    @long
     def test_a_run_without_spillway_has_the_same_losses(self):
         words = [*TINY, "--steps", "3", "--seed", "5"]
         plain = self.trained(*words, program=PLAIN)
@@ -58,6 +60,7 @@ class Results(InFolder):
         self.assertEqual(plain["losses"], counted["losses"])
         self.assertGreater(counted["allocator_peak_bytes"], 100_000)
 
+    @long
     def test_validation_is_on_text_that_is_not_trained_on(self):
         words = [*TINY, "--steps", "5", "--dropout", "0.5"]
         found = self.trained(*words, "--validate-every", "2")
@@ -90,6 +93,7 @@ class Budget(InFolder):
             modules = [row["module"] for row in capped["report"]["device_peak_saved_by_module"]]
             self.assertTrue(any(module.startswith("h.") for module in modules), modules)
 
+    @long
     def test_keep_all_fails_with_results_that_say_what_was_asked(self):
         before = self.contents()
         done = self.train(*SMALL, "--steps", "2", "--device-budget", self.CAP, "--policy", "keep_all",
@@ -119,6 +123,7 @@ class Budget(InFolder):
         self.assertGreater(len(logs[0]), 100)
         self.assertEqual(*logs)
 
+    @long
     def test_a_run_under_the_cap_is_resumed_to_the_last_bit(self):
         words = self.capped("--steps", "5", "--accumulate", "2")
         whole = self.trained(*words)["losses"]
@@ -132,6 +137,7 @@ class Budget(InFolder):
         self.assertEqual(begun + rest, whole)
         self.assertEqual(list((self.folder / "nvme").iterdir()), [])
 
+    @long
     def test_kill_9_leaves_no_file(self):
         process = self.start(*self.capped("--steps", "100000"))
         process.stderr.readline()
@@ -159,6 +165,7 @@ class Told(InFolder):
         rows = {e["args"]["name"]: e["tid"] for e in events if e["name"] == "thread_name"}
         return sum(e["args"].get(field, 0) for e in events if e["ph"] == "X" and e["tid"] == rows[row])
 
+    @long
     def test_the_timeline_has_every_byte_of_the_report(self):
         found = self.trained(*SMALL, "--steps", "3", "--device-budget", "40MiB", "--nvme", ".",
                              "--host-budget", "8MiB", "--timeline", "timeline.json")
@@ -188,11 +195,13 @@ class Told(InFolder):
         self.assertAlmostEqual(peak, found["report"]["device_peak_bytes"] / 2**20, delta=0.06 * peak)
         self.assertRegex(shown.stdout, r"(?m)^ViewBackward0 +\d+")
 
+    @long
     def test_a_run_that_fails_leaves_its_timeline(self):
         done = self.train(*SMALL, "--steps", "2", "--device-budget", "24MiB", "--timeline", "timeline.json")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("step 1, forward", {event["name"] for event in self.events_in("timeline.json")})
 
+    @long
     def test_a_timeline_that_the_disk_has_no_room_for_is_told_and_the_run_goes_on(self):
         done = self.train(*SMALL, "--steps", "1", "--device-budget", "40MiB", "--nvme", ".",
                           "--timeline", "/dev/full")
@@ -218,10 +227,12 @@ class Replay(InFolder):
         self.assertIn("identical: ", again.stdout)
         self.assertIn("refused: asked for ", again.stdout)
 
+    @long
     def test_a_run_that_ends_well_leaves_no_record(self):
         self.trained(*TINY, "--steps", "1", "--device-budget", "1GiB", "--flight-record", "failed.events")
         self.assertFalse(pathlib.Path(self.path("failed.events")).exists())
 
+    @long
     def test_an_altered_record_is_found_and_a_bad_one_refused(self):
         self.trained(*SMALL, "--steps", "1", "--device-budget", "40MiB", "--nvme", ".", "--record-events", "log")
         whole = pathlib.Path(self.path("log")).read_text()
@@ -247,6 +258,7 @@ class FullDisk(InFolder):
             [PROGRAM, "train", *SMALL, "--nvme", ".", "--nvme-budget", "1GiB", *words], cwd=self.folder,
             capture_output=True, text=True, timeout=LIMIT_S, check=False, preexec_fn=takes_no_file_above_24_mib)
 
+    @long
     def test_what_fits_elsewhere_trains_on_with_the_same_losses(self):
         expected = self.trained(*SMALL, "--steps", "2")["losses"]
         done = self.train_on_small_disk("--steps", "2", "--device-budget", "40MiB", "--host-budget", "64MiB",
@@ -273,6 +285,7 @@ class Checkpoint(InFolder):
         longer = self.trained(*TINY, "--steps", "8", "--dropout", "0.1", "--resume", "ckpt")
         self.assertEqual((longer["first_step"], longer["steps"]), (6, 2))
 
+    @long
     def test_what_is_damaged_cut_short_or_of_another_model_is_refused(self):
         self.trained(*TINY, "--steps", "1", "--checkpoint", "ckpt")
         self.assert_refused(["train", *TINY, "--resume", "ckpt", "--hidden", "64", "--checkpoint", "ckpt"],
@@ -311,6 +324,7 @@ class Interrupted(InFolder):
             state = json.loads(pathlib.Path(self.path("ckpt/state.json")).read_text())["state"]
             self.assertEqual(state["steps_done"], found["steps"])
 
+    @long
     def test_the_run_that_was_interrupted_goes_on_to_the_last_bit(self):
         words = [*SMALL, "--steps", "6", "--accumulate", "2"]
         whole = self.trained(*words)["losses"]
@@ -324,6 +338,7 @@ class Interrupted(InFolder):
         self.assertLess(len(begun), 6)
         self.assertEqual(begun + rest, whole)
 
+    @long
     def test_a_second_ctrl_c_ends_at_once(self):
         process = self.start("--layers", "8", "--batch", "8", "--steps", "3", "--checkpoint", "ckpt")
         self.wait_for_resident(process, 600 << 20)  # in the middle of the first forward
