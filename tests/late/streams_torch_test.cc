@@ -204,7 +204,9 @@ TEST(Streams, a_value_that_comes_back_for_one_stream_is_waited_for_by_the_others
 
 /// In a session in which values are made again, and which has room for so many.
 void expect_made_again_like_plain(std::int64_t limit_bytes, Program const& program) {
-    auto const session = open_on_host(small_options(limit_bytes), values(1));
+    SessionOptions options = small_options(limit_bytes);
+    options.recompute = "auto";
+    auto const session = open_on_host(options, values(1));
     session->saved_tensors().log().keep();
     expect_like_plain_in(session, program);
     EXPECT_GT(session->report().recomputed_bytes, 0)

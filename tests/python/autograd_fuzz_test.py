@@ -24,7 +24,9 @@ from autograd_fuzz.program import Program, from_json, to_json  # noqa: E402
 from autograd_fuzz.shrink import shrunk  # noqa: E402
 from autograd_fuzz.systems import Budget, IgnoresWrites, Perturbs, Sessions  # noqa: E402
 
-PROGRAMS = 100 if os.environ.get("SPILLWAY_TESTS") == "quick" else 400
+QUICK = os.environ.get("SPILLWAY_TESTS") == "quick"
+PROGRAMS, BATCH = (100, 5) if QUICK else (400, 25)  # a batch has a budget and codecs of its own
+long = unittest.skipIf(QUICK, "make test-all runs it")
 REGRESSIONS = pathlib.Path(__file__).resolve().parents[1] / "autograd_fuzz" / "regressions"
 SAVES_INPUTS = hasattr(torch.utils.checkpoint._CheckpointFrame, "save_inputs")  # without a node of its own
 
@@ -47,8 +49,8 @@ class Fuzz(unittest.TestCase):
 
     def test_random_programs_do_as_under_plain_autograd(self):
         tally = batch.Tally()
-        for start in range(0, PROGRAMS, 25):
-            programs = [random_program(seed) for seed in range(start, start + 25)]
+        for start in range(0, PROGRAMS, BATCH):
+            programs = [random_program(seed) for seed in range(start, start + BATCH)]
             self.run_all(programs, Budget.random(start), tally)
         self.assertEqual(tally.failed, {})
         self.assertEqual(tally.programs, PROGRAMS)
@@ -104,6 +106,7 @@ def two_threads_that_wait_for_each_other(*_: object) -> None:
         waiting.join()
 
 
+@long
 class Hangs(unittest.TestCase):
     def test_a_hang_is_one_seeds_and_the_stacks_of_its_threads_are_printed(self):
         """The runner is started as a program, since it forks; its second batch never ends."""
@@ -142,6 +145,7 @@ class Hangs(unittest.TestCase):
         self.assertIn("failed={5: 'the process ended with -11'}, torch_crashed=[3]", done.stdout, done.stderr)
 
 
+@long
 class Broken(unittest.TestCase):
     def smallest(self, make: type, seeds: int) -> Program:
         """The first program that notices, shrunk."""
