@@ -212,7 +212,7 @@ TEST(ReportText, html_is_escaped_has_no_script_and_takes_the_colours_that_it_fin
 
 TEST(ReportText, a_session_that_did_nothing_says_so) {
     EXPECT_EQ(
-        to_table({}),
+        to_table(Report()),
         "device   allocated at most         0 B  no budget\n"
         "saved    can move                  0 B  0 tensors; 0 stay (parameters, small tensors, "
         "others)\n"

@@ -63,7 +63,7 @@ TEST(TraceTable, long_lists_are_cut_and_summed_up) {
 }
 
 TEST(TraceTable, of_nothing) {
-    EXPECT_EQ(to_table({}).substr(0, 6), "trace:");
+    EXPECT_EQ(to_table(Trace()).substr(0, 6), "trace:");
 }
 
 }  // namespace
