@@ -6,7 +6,7 @@
 #include "machine/machine.h"
 #include "trace/trace.h"
 
-#include <set>
+#include <map>
 
 namespace spillway {
 
@@ -22,8 +22,11 @@ std::string text_of(Slot const& slot) {
 }
 
 Result<void> check_predictions(Plan const& plan) {
-    if (plan.version != 1) {
+    if (plan.version != Plan().version) {
         return wrong("version " + std::to_string(plan.version) + " is not known");
+    }
+    if (plan.device_bytes < 0) {
+        return wrong("its device budget is below 0");
     }
     if (plan.predicted_step_ns < 0 || plan.predicted_peak_bytes < 0 || plan.bound_step_ns < 0) {
         return wrong("a prediction is below 0");
@@ -34,32 +37,86 @@ Result<void> check_predictions(Plan const& plan) {
     return {};
 }
 
+/// When the trace saves a slot's value, and when it first needs it after its last save; by point.
+struct Times {
+    std::int64_t saved = -1;
+    std::int64_t needed = -1;  ///< -1: never
+};
+
+std::map<Slot, Times> times_of(Trace const& trace) {
+    std::map<Slot, Times> times;
+    for (std::int64_t point = 0; point < std::ssize(trace.points); ++point) {
+        TracePoint const& at = trace.points[static_cast<std::size_t>(point)];
+        for (ValueId const id : at.needed) {
+            Times& of = times[trace.values[id.index()].slot];
+            of.needed = of.needed < 0 ? point : of.needed;
+        }
+        for (ValueId const id : at.saved) {
+            times[trace.values[id.index()].slot] = {point, -1};
+        }
+    }
+    return times;
+}
+
+Result<void> check_move(
+    Slot const& slot, Fate const& fate, std::map<Slot, Times> const& times, Machine const& machine
+) {
+    if (fate.pool == Pool::device) {
+        return wrong(text_of(slot) + " moves to the device, where it is");
+    }
+    MachineTier const* const tier = find_tier(machine, fate.pool);
+    if (tier == nullptr || tier->capacity_bytes == 0) {
+        return wrong(
+            text_of(slot) + " moves to " + std::string(name_of(fate.pool)) +
+            ", which the machine has not"
+        );
+    }
+    Times const& own = times.at(slot);
+    if (fate.leaves) {
+        auto const at = times.find(*fate.leaves);
+        if (at == times.end()) {
+            return wrong(text_of(slot) + " leaves at " + text_of(*fate.leaves) + ", which the trace lacks");
+        }
+        if (at->second.saved < own.saved) {
+            return wrong(text_of(slot) + " leaves at " + text_of(*fate.leaves) + ", before it is saved");
+        }
+    }
+    if (fate.returns) {
+        auto const at = times.find(*fate.returns);
+        if (at == times.end() || at->second.needed < 0) {
+            return wrong(
+                text_of(slot) + " returns at " + text_of(*fate.returns) + ", which is never needed"
+            );
+        }
+        if (own.needed >= 0 && at->second.needed > own.needed) {
+            return wrong(
+                text_of(slot) + " returns at " + text_of(*fate.returns) +
+                ", which is needed after it"
+            );
+        }
+    }
+    return {};
+}
+
 }  // namespace
 
 Result<void> validate(Plan const& plan, Trace const& trace, Machine const& machine) {
     if (Result<void> const fine = check_predictions(plan); !fine) {
         return fine;
     }
-    std::set<Slot> known;
-    for (TraceValue const& value : trace.values) {
-        known.insert(value.slot);
-    }
+    std::map<Slot, Times> const times = times_of(trace);
     for (auto const& [slot, fate] : plan.fates) {
-        if (!known.contains(slot)) {
+        if (!times.contains(slot)) {
             return wrong("the trace has no value at " + text_of(slot));
         }
-        if (fate.kind != FateKind::move) {
+        if (fate.kind == FateKind::keep) {
+            if (fate.leaves || fate.returns) {
+                return wrong(text_of(slot) + " is kept, and has a time to leave or return");
+            }
             continue;
         }
-        if (fate.pool == Pool::device) {
-            return wrong(text_of(slot) + " moves to the device, where it is");
-        }
-        MachineTier const* const tier = find_tier(machine, fate.pool);
-        if (tier == nullptr || tier->capacity_bytes == 0) {
-            return wrong(
-                text_of(slot) + " moves to " + std::string(name_of(fate.pool)) +
-                ", which the machine has not"
-            );
+        if (Result<void> const fine = check_move(slot, fate, times, machine); !fine) {
+            return fine;
         }
     }
     return {};

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,11 +29,19 @@ enum class FateKind : std::uint8_t {
 struct Fate {
     FateKind kind = FateKind::keep;
     Pool pool = Pool::nvme;  ///< where a moved value waits; host or nvme
+    /// Its device bytes go once the value of this slot was saved, however much room there is: the
+    /// program waits for the store if it has not ended. None: they go when room is needed.
+    std::optional<Slot> leaves{};
+    /// Its return begins when backward needs the value of this slot. None: as early as there is
+    /// room.
+    std::optional<Slot> returns{};
     bool operator==(Fate const&) const = default;
 };
 
 struct Plan {
-    std::int32_t version = 1;
+    std::int32_t version = 2;
+    std::string policy{};  ///< that made it, with its parameters: "te:layers=8"; may be empty
+    std::int64_t device_bytes = 0;  ///< the device budget that it was made for; 0: any
     std::map<Slot, Fate> fates;
     std::int64_t predicted_step_ns = 0;  ///< 0: no prediction
     std::int64_t predicted_peak_bytes = 0;
@@ -44,7 +53,9 @@ struct Plan {
 /// Does the plan fit the step and the machine? Whether its bytes fit is the simulator's question.
 ///
 /// Fails   Errc::bad_argument naming the slot or field: a slot that the trace lacks; a pool that
-///         the machine has not, or that is the device; a prediction below 0 or below its bound
+///         the machine has not, or that is the device; a value that leaves before it is saved, or
+///         returns at a need that comes after its own or at none; a prediction below 0 or below
+///         its bound
 [[nodiscard]] Result<void> validate(Plan const& plan, Trace const& trace, Machine const& machine);
 
 [[nodiscard]] std::string to_json_text(Plan const& plan);

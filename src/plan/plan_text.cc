@@ -16,13 +16,23 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 Fate read_fate(JsonView const& view) {
-    view.only({"slot", "fate", "pool"});
+    view.only({"slot", "fate", "pool", "leaves", "returns"});
     Fate fate;
     fate.kind = static_cast<FateKind>(view.at("fate").one_of({"keep", "move"}));
-    if (fate.kind == FateKind::move) {
-        fate.pool = view.at("pool").one_of({"host", "nvme"}) == 0 ? Pool::host : Pool::nvme;
-    } else if (view.has("pool")) {
-        view.fail("has a pool, but is kept");
+    if (fate.kind == FateKind::keep) {
+        for (char const* const key : {"pool", "leaves", "returns"}) {
+            if (view.has(key)) {
+                view.fail(std::string("has `") + key + "`, but is kept");
+            }
+        }
+        return fate;
+    }
+    fate.pool = view.at("pool").one_of({"host", "nvme"}) == 0 ? Pool::host : Pool::nvme;
+    if (view.has("leaves")) {
+        fate.leaves = read_slot(view.at("leaves"));
+    }
+    if (view.has("returns")) {
+        fate.returns = read_slot(view.at("returns"));
     }
     return fate;
 }
@@ -32,6 +42,8 @@ Fate read_fate(JsonView const& view) {
 OrderedJson to_json(Plan const& plan) {
     OrderedJson json{
         {"spillway_plan", plan.version},
+        {"policy", plan.policy},
+        {"device_bytes", plan.device_bytes},
         {"predicted_step_ns", plan.predicted_step_ns},
         {"predicted_peak_bytes", plan.predicted_peak_bytes},
         {"bound_step_ns", plan.bound_step_ns}};
@@ -42,17 +54,31 @@ OrderedJson to_json(Plan const& plan) {
         if (fate.kind == FateKind::move) {
             item["pool"] = name_of(fate.pool);
         }
+        if (fate.leaves) {
+            item["leaves"] = to_json(*fate.leaves);
+        }
+        if (fate.returns) {
+            item["returns"] = to_json(*fate.returns);
+        }
         json["fates"].push_back(std::move(item));
     }
     return json;
 }
 
 Plan read_plan(JsonView const& view) {
-    view.version("spillway_plan", 1);
+    view.version("spillway_plan", Plan().version);
     view.only(
-        {"spillway_plan", "predicted_step_ns", "predicted_peak_bytes", "bound_step_ns", "fates"}
+        {"spillway_plan",
+         "policy",
+         "device_bytes",
+         "predicted_step_ns",
+         "predicted_peak_bytes",
+         "bound_step_ns",
+         "fates"}
     );
     Plan plan;
+    plan.policy = view.at("policy").text();
+    plan.device_bytes = view.at("device_bytes").integer();
     plan.predicted_step_ns = view.at("predicted_step_ns").integer();
     plan.predicted_peak_bytes = view.at("predicted_peak_bytes").integer();
     plan.bound_step_ns = view.at("bound_step_ns").integer();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "policy/online_rule.h"
+#include "policy/planner.h"
 #include "trace/tensor_class.h"
 
 #include <memory>
@@ -14,6 +15,15 @@
 #include <string_view>
 
 namespace spillway {
+
+/// A number that a policy may be given: "te:layers=8".
+struct PolicyParameter {
+    std::string_view name;
+    std::string_view what;  ///< one clause, for people
+    double otherwise = 0;   ///< what it is when it is not given
+    double least = 0;
+    double most = 0;
+};
 
 struct Policy {
     std::string_view name;        ///< as options take it
@@ -25,6 +35,9 @@ struct Policy {
     std::string_view (*codec_of)(TensorClass) = nullptr;
     /// Makes its rule for each save; null: what is needed last leaves first, when the budget asks.
     std::unique_ptr<OnlineRule> (*make_rule)() = nullptr;
+    /// Makes its plan of a recorded step (planner.h); null: it decides at run time.
+    Result<Plan> (*make_plan)(PlanRequest const&) = nullptr;
+    std::span<PolicyParameter const> parameters{};  ///< of `make_plan`
 };
 
 /// In the order in which people read them; the first is the default.

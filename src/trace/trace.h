@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "trace/recipe.h"
 #include "trace/slot.h"
+#include "trace/tensor_class.h"
 
 #include <cstdint>
 #include <optional>
@@ -32,6 +33,7 @@ struct TraceValue {
     std::optional<RecipeShape> recipe{};  ///< none: it cannot be made again
     std::string module{};         ///< that saves it, "layers.0"; empty: the model, or unknown
     std::string why_no_recipe{};  ///< in words; may be empty, and is where there is a recipe
+    TensorClass tensor_class = TensorClass::other;  ///< to the operator that saves it
 
     bool operator==(TraceValue const&) const = default;
 };

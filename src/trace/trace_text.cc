@@ -16,7 +16,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 /// docs/formats/trace.md lists what changed with each version.
-constexpr std::int64_t kTraceVersion = 4;
+constexpr std::int64_t kTraceVersion = 5;
 
 void put_ids(OrderedJson& json, char const* key, std::vector<ValueId> const& ids) {
     if (ids.empty()) {
@@ -46,6 +46,9 @@ OrderedJson to_json(TraceValue const& value) {
     json["kind"] = name_of(value.kind);
     if (!value.module.empty()) {
         json["module"] = value.module;
+    }
+    if (value.tensor_class != TensorClass::other) {
+        json["class"] = name_of(value.tensor_class);
     }
     if (value.recipe) {
         json["recipe"] = to_json(*value.recipe);
@@ -88,7 +91,7 @@ RecipeShape read_recipe(JsonView const& view) {
 }
 
 TraceValue read_value(JsonView const& view) {
-    view.only({"slot", "size_bytes", "dtype", "kind", "module", "recipe", "why_no_recipe"});
+    view.only({"slot", "size_bytes", "dtype", "kind", "module", "class", "recipe", "why_no_recipe"});
     TraceValue value;
     value.slot = read_slot(view.at("slot"));
     value.size_bytes = view.at("size_bytes").integer();
@@ -97,6 +100,14 @@ TraceValue read_value(JsonView const& view) {
         view.at("kind").one_of({"activation", "parameter", "gradient", "optimizer", "kv"})
     );
     value.module = view.has("module") ? view.at("module").text() : "";
+    if (view.has("class")) {
+        Result<TensorClass> const found = parse_tensor_class(view.at("class").text());
+        if (!found.ok()) {
+            view.at("class").fail(found.error().what);
+        } else {
+            value.tensor_class = *found;
+        }
+    }
     if (view.has("recipe")) {
         value.recipe = read_recipe(view.at("recipe"));
     }

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What a policy makes a plan of, and the one way to have it made: by its name, checked and foretold.
+#pragma once
+
+#include "base/result.h"
+#include "machine/machine.h"
+#include "plan/plan.h"
+#include "trace/trace.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace spillway {
+
+/// Bytes. A device budget of 0 is no limit; a pool of 0 is not used.
+struct Budgets {
+    std::int64_t device_bytes = 0;
+    std::int64_t host_bytes = 0;
+    std::int64_t nvme_bytes = 0;
+
+    bool operator==(Budgets const&) const = default;
+};
+
+/// A policy's name and its parameters, as people write them: "te", "te:layers=8".
+struct PolicyChoice {
+    std::string name;
+    std::map<std::string, double, std::less<>> parameters{};  ///< those that were given
+
+    bool operator==(PolicyChoice const&) const = default;
+};
+
+/// Fails   Errc::bad_argument in one line: no such policy, or none that makes plans; a parameter
+///         that it does not have, twice, or outside its range
+[[nodiscard]] Result<PolicyChoice> parse_policy_choice(std::string_view text);
+/// As `parse_policy_choice` reads it.
+[[nodiscard]] std::string to_text(PolicyChoice const& choice);
+
+/// What a policy's own function gets. All outlive the call.
+struct PlanRequest {
+    Trace const& trace;
+    Machine const& machine;
+    Budgets budgets;
+    std::map<std::string, double, std::less<>> parameters;  ///< every one that the policy declares
+
+    /// Where what moves waits: the host where it has a budget, else NVMe.
+    [[nodiscard]] Pool pool() const { return budgets.host_bytes > 0 ? Pool::host : Pool::nvme; }
+    [[nodiscard]] double parameter(std::string_view name) const;
+};
+
+/// Has the policy make a plan, checks it (`validate`), and simulates two steps of it: the second
+/// one's time and the peak become the plan's predictions.
+///
+/// Fails   Errc::bad_argument: trace, machine or choice is not valid; Errc::out_of_memory: no plan of this policy fits, with the bytes that are missing;
+///         Errc::unsupported: what the policy needs and the trace or machine lacks (layers, a pool)
+[[nodiscard]] Result<Plan> make_plan(
+    PolicyChoice const& choice, Trace const& trace, Machine const& machine, Budgets const& budgets
+);
+
+}  // namespace spillway
