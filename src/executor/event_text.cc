@@ -20,7 +20,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 /// docs/formats/events.md lists what changed with each version.
-constexpr std::int64_t kEventsVersion = 4;
+constexpr std::int64_t kEventsVersion = 5;
 
 /// Sums over a whole log stay far from overflow.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
@@ -405,7 +405,8 @@ ExecutorState read_state(JsonView const& view) {
          "in_backward",
          "left_bytes",
          "last_left_bytes",
-         "reported_full"}
+         "reported_full",
+         "plan"}
     );
     ExecutorState state;
     state.next_command = read_bytes(view.at("next_command"));
@@ -425,6 +426,9 @@ ExecutorState read_state(JsonView const& view) {
         pools.insert(read_pool(pool));
     }
     state.reported_full.assign(pools.begin(), pools.end());
+    if (view.has("plan")) {
+        state.plan = read_plan(view.at("plan"));
+    }
     return state;
 }
 
@@ -458,6 +462,9 @@ std::string log_header(ExecutorOptions const& options, ExecutorState const& stat
         }
         for (Pool const pool : state.reported_full) {
             json["state"]["reported_full"].push_back(name_of(pool));
+        }
+        if (state.plan) {
+            json["state"]["plan"] = to_json(*state.plan);
         }
     }
     return json_line(json);

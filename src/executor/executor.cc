@@ -34,11 +34,15 @@ Executor::Executor(ExecutorOptions const& options, ExecutorState const& state)
       transfers_(values_, ledger_, reply_, state.next_block),
       recompute_(values_, transfers_, reply_, options_.device_bytes, moves(options_)),
       room_({options_, values_, ledger_, floor_, left_, transfers_, recompute_, reply_}),
-      in_backward_(state.in_backward) {}
+      in_backward_(state.in_backward) {
+    if (state.plan) {
+        take_plan(*state.plan);
+    }
+}
 
 std::optional<ExecutorState> Executor::state() const {
     bool const is_idle = transfers_.is_idle() && transfers_.copies_left_behind() == 0;
-    if (values_.size() > 0 || !is_idle || plan_given_) {
+    if (values_.size() > 0 || !is_idle) {
         return std::nullopt;
     }
     return ExecutorState{
@@ -50,7 +54,8 @@ std::optional<ExecutorState> Executor::state() const {
         .in_backward = in_backward_,
         .left_bytes = left_.now_bytes(),
         .last_left_bytes = left_.last_bytes(),
-        .reported_full = ledger_.reported_full()};
+        .reported_full = ledger_.reported_full(),
+        .plan = plan_};
 }
 
 LedgerView Executor::ledger() const {
@@ -93,23 +98,49 @@ void Executor::take(PhaseBegan const& event) {
 }
 
 void Executor::take(PlanGiven const& event) {
-    chooser_->take_plan(event.plan);
-    plan_given_ = true;
+    take_plan(event.plan);
+}
+
+/// Choosers that read no plan have no times of one either.
+void Executor::take_plan(Plan plan) {
+    plan_ = std::move(plan);
+    chooser_->take_plan(*plan_);
+    times_.take_plan(options_.chooser == ChooserKind::planned ? *plan_ : Plan());
 }
 
 void Executor::take(Saved const& event) {
     in_backward_ = false;
+    std::int32_t const place = times_.place_of(event.slot);
+    bool const is_timed = place != PlanTimes::kNoPlace;
     values_.add(
         event.value,
         Value{
             .size_bytes = event.size_bytes,
             .encoded_bytes = event.encoded_bytes,
             .distance = distance_by_age(event.value),
-            .choice = chooser_->choose(event)}
+            .choice = chooser_->choose(event),
+            .place = place,
+            .awaits_return = is_timed && times_.has_return(place)}
     );
     see(event.usage);
     left_.begin();
+    if (is_timed) {
+        times_.saved(place, event.value);
+        for (ValueId const id : times_.leaving_at(place)) {
+            leave_by_plan(id);
+        }
+    }
     room_.store_ahead();
+}
+
+/// The value's time to leave has come; if others still hold it, it leaves when they do not.
+void Executor::leave_by_plan(ValueId id) {
+    Value* const value = values_.find(id);
+    if (value == nullptr || value->fetched) {
+        return;
+    }
+    value->is_to_leave = true;
+    room_.leave_by_plan(id);
 }
 
 void Executor::take(Point const& event) {
@@ -123,6 +154,7 @@ void Executor::take(Point const& event) {
         if (value->choice.advice == Advice::at_once && !value->copy) {
             (void)transfers_.start_store(id, false);
         }
+        room_.leave_by_plan(id);
     }
     if (!in_backward_) {
         room_.store_ahead();
@@ -156,8 +188,12 @@ void Executor::take(Need const& event) {
     values_.alter(event.value, *value, [&](Value& v) {
         v.unshared = false;
         v.fetched = true;
+        v.is_to_leave = false;
         v.distance = distance_by_age(event.value);
     });
+    if (value->place != PlanTimes::kNoPlace) {
+        room_.return_by_plan(times_.returning_at(value->place));
+    }
     if (room_is_ample) {  // else what was just dropped would come straight back
         room_.read_ahead(ordered_);
     }

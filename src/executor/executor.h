@@ -11,6 +11,7 @@
 #include "executor/event.h"
 #include "executor/executor_options.h"
 #include "executor/ledger.h"
+#include "executor/plan_times.h"
 #include "executor/recompute.h"
 #include "executor/reply.h"
 #include "executor/room.h"
@@ -43,7 +44,10 @@ struct LedgerView {
 ///     after the last command that uses it has ended and the value was `Dropped`, or is
 ///     `AboutToWrite`: then it leaves again only by another store.
 ///  4. Optional loads never eat the demand reserve (the largest coming floor seen so far).
-///  5. Under any plan, also an empty or a random one, all of these hold.
+///  5. Under any plan, also an empty or a random one, all of these hold. A value that the plan has
+///     leave goes at the save that the plan names (or where it becomes unshared, if that is later),
+///     after its store's fence; one that it has return begins to at the need that the plan names,
+///     where there is room. Both also below the budget.
 ///  6. A value that went by its recipe comes back by a `run` after all that it needs is on the
 ///     device, and nothing of that leaves before the run has ended. A `need` in the middle of
 ///     another's runs is answered by a `wait` for them, and is asked again.
@@ -75,8 +79,8 @@ class Executor {
     [[nodiscard]] std::int64_t gone_by_recipe_peak_bytes() const {
         return values_.gone_by_recipe_peak_bytes();
     }
-    /// What a fresh executor needs to go on from here; nothing while a value lives, something is in
-    /// flight, or a plan was given.
+    /// What a fresh executor needs to go on from here; nothing while a value lives or something is
+    /// in flight.
     [[nodiscard]] std::optional<ExecutorState> state() const;
     /// No value has a copy away, not even one under way.
     [[nodiscard]] bool all_on_device() const {
@@ -84,11 +88,11 @@ class Executor {
     }
     /// Whether a save with that advice, after which the device holds `used_bytes`, changes no reply
     /// (but how much later steps store ahead) and so may be reported later, or never if it is
-    /// dropped first. True while nothing is away, no store would start and no value waits to leave
-    /// at once.
+    /// dropped first. True while nothing is away, no store would start, no value waits to leave at
+    /// once and no plan was given.
     [[nodiscard]] bool may_report_later(std::int64_t used_bytes, Advice advice = Advice::when_asked)
         const {
-        return room_.may_report_later(used_bytes, advice);
+        return !plan_ && room_.may_report_later(used_bytes, advice);
     }
     [[nodiscard]] ExecutorOptions const& options() const { return options_; }
 
@@ -109,6 +113,8 @@ class Executor {
     void take(Failed const& event);
     void take(Dropped const& event);
 
+    void take_plan(Plan plan);
+    void leave_by_plan(ValueId id);
     [[nodiscard]] bool return_group(std::vector<ValueId> const& wanted);
     void see(Usage const& usage);
     /// By how much the device would be over its limit with `more_bytes`.
@@ -129,7 +135,8 @@ class Executor {
     std::int64_t granted_peak_bytes_ = 0;
     bool in_backward_ = false;
     bool ordered_ = false;  ///< the engine reported its order for this backward
-    bool plan_given_ = false;
+    PlanTimes times_;
+    std::optional<Plan> plan_;
 };
 
 }  // namespace spillway

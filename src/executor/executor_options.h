@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/place.h"
+#include "plan/plan.h"
 
 #include <array>
 #include <cstdint>
@@ -47,6 +48,7 @@ struct ExecutorState {
     std::optional<std::int64_t> left_bytes{};       ///< in this step; see LeftBytes
     std::optional<std::int64_t> last_left_bytes{};  ///< in steps before
     std::vector<Pool> reported_full;  ///< pools already reported to the user as taking no more
+    std::optional<Plan> plan{};       ///< the last that was given
 
     bool operator==(ExecutorState const&) const = default;
 };

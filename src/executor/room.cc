@@ -50,13 +50,12 @@ void Room::drop(ValueId id) {
     transfers_.drop(id);
 }
 
-/// Half the limit, so that values that are reported late still have time to leave; never with a
-/// plan, which may want a store at once. A value that is to leave at once waits for a `Point`,
-/// which no quiet save brings.
+/// Half the limit, so that values that are reported late still have time to leave. A value that is
+/// to leave at once waits for a `Point`, which no quiet save brings.
 bool Room::may_report_later(std::int64_t used_bytes, Advice advice) const {
     std::int64_t const limit = options_.device_bytes;
-    return options_.chooser != ChooserKind::planned && advice != Advice::at_once &&
-           values_.about_to_leave() == 0 && ledger_.is_empty() && values_.by_recipe().empty() &&
+    return advice != Advice::at_once && values_.about_to_leave() == 0 && ledger_.is_empty() &&
+           values_.by_recipe().empty() &&
            (limit == 0 || used_bytes < std::min(limit / 2, store_ahead_bytes()));
 }
 
@@ -89,13 +88,43 @@ void Room::store_ahead() {
     }
 }
 
+/// What optional loads may fill.
+std::int64_t Room::read_ahead_limit_bytes() const {
+    return options_.device_bytes == 0
+               ? std::numeric_limits<std::int64_t>::max()
+               : options_.device_bytes -
+                     std::max(floor_.may_rise_bytes(), options_.device_bytes / kReadAheadShare);
+}
+
+void Room::leave_by_plan(ValueId id) {
+    Value const& value = *values_.find(id);
+    bool const can_leave =
+        value.on_device && value.unshared && value.copy && !value.orphan && value.holds == 0;
+    if (value.is_to_leave && can_leave) {
+        drop(id);
+    }
+}
+
+void Room::return_by_plan(std::vector<ValueId> const& ids) {
+    for (ValueId const id : ids) {
+        Value* const value = values_.find(id);
+        if (value == nullptr) {
+            continue;
+        }
+        value->awaits_return = false;
+        bool const is_away = value->copy && !value->takes_device_bytes() && !value->orphan;
+        bool const fits = transfers_.used_bytes() + value->size_bytes <= read_ahead_limit_bytes();
+        if (is_away && !value->fetched && fits) {
+            transfers_.bring_back(id, *value, true);
+        }
+    }
+}
+
 void Room::read_ahead(bool ordered) {
     if (options_.device_bytes == 0) {
         return;
     }
-    std::int64_t const limit =
-        options_.device_bytes -
-        std::max(floor_.may_rise_bytes(), options_.device_bytes / kReadAheadShare);
+    std::int64_t const limit = read_ahead_limit_bytes();
     std::vector<ValueId> wanted;
     std::int64_t used = transfers_.used_bytes();
     for (auto const& [distance, id] : values_.absent()) {
@@ -103,7 +132,7 @@ void Room::read_ahead(bool ordered) {
         if (ordered && distance > kOrderedEnd) {
             break;
         }
-        if (value.fetched) {
+        if (value.fetched || value.awaits_return) {
             continue;
         }
         used += value.size_bytes;

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 namespace spillway {
 
@@ -50,6 +51,11 @@ class Room {
     /// In backward: brings back what is needed next, as far as the demand reserve stays free.
     /// `ordered`: only what the engine's order names.
     void read_ahead(bool ordered);
+    /// Drops the value if the plan has it leave now, and it can.
+    void leave_by_plan(ValueId id);
+    /// The time of these to return has come: brings them back as far as the demand reserve stays
+    /// free.
+    void return_by_plan(std::vector<ValueId> const& ids);
     /// Builds the commands that free at least `missing_bytes`; returns what they free.
     [[nodiscard]] std::int64_t make_room(std::int64_t missing_bytes);
     /// Nothing eligible is left: one `raise`, and what was started for room stays done.
@@ -59,6 +65,7 @@ class Room {
 
   private:
     [[nodiscard]] std::int64_t store_ahead_bytes() const;
+    [[nodiscard]] std::int64_t read_ahead_limit_bytes() const;
     [[nodiscard]] bool is_enough_stored() const;
     void drop(ValueId id);
     [[nodiscard]] std::int64_t drop_from(std::int64_t missing_bytes);

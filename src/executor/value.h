@@ -53,6 +53,11 @@ struct Value {
     bool orphan = false;    ///< nothing refers to it; it waits for its copies in flight
     bool fetched = false;   ///< backward had it; not read ahead again
 
+    // By the plan (plan_times.h)
+    std::int32_t place = -1;     ///< in the plan; -1: it names no time of the value's or by it
+    bool is_to_leave = false;    ///< its time has come: it goes once its store has ended
+    bool awaits_return = false;  ///< it is read ahead only when its time has come
+
     // Note [Recipes] (recompute.h)
     std::optional<RecipeShape> recipe{};
     bool recompute_first = false;       ///< it goes by its recipe before anything is moved

@@ -45,6 +45,9 @@ struct Times {
 
 std::map<Slot, Times> times_of(Trace const& trace) {
     std::map<Slot, Times> times;
+    for (TraceValue const& value : trace.values) {
+        times[value.slot] = {};
+    }
     for (std::int64_t point = 0; point < std::ssize(trace.points); ++point) {
         TracePoint const& at = trace.points[static_cast<std::size_t>(point)];
         for (ValueId const id : at.needed) {
@@ -75,10 +78,14 @@ Result<void> check_move(
     if (fate.leaves) {
         auto const at = times.find(*fate.leaves);
         if (at == times.end()) {
-            return wrong(text_of(slot) + " leaves at " + text_of(*fate.leaves) + ", which the trace lacks");
+            return wrong(
+                text_of(slot) + " leaves at " + text_of(*fate.leaves) + ", which the trace lacks"
+            );
         }
         if (at->second.saved < own.saved) {
-            return wrong(text_of(slot) + " leaves at " + text_of(*fate.leaves) + ", before it is saved");
+            return wrong(
+                text_of(slot) + " leaves at " + text_of(*fate.leaves) + ", before it is saved"
+            );
         }
     }
     if (fate.returns) {

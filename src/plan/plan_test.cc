@@ -73,6 +73,52 @@ TEST(Plan, refuses_a_prediction_below_its_bound) {
     EXPECT_EQ(refusal(plan), "plan: the predicted step time is below its lower bound");
 }
 
+/// Both are saved in one point; the second is needed before the first.
+Trace with_points() {
+    Trace trace = two_values();
+    trace.points = {
+        {.saved = {ValueId{0}}},
+        {.saved = {ValueId{1}}},
+        {.phase = Phase::backward, .needed = {ValueId{1}}},
+        {.phase = Phase::backward, .needed = {ValueId{0}}}};
+    return trace;
+}
+
+std::string refusal_of_times(Slot const& slot, Fate const& fate) {
+    Plan plan;
+    plan.fates[slot] = fate;
+    Result<void> const verdict = validate(plan, with_points(), with_host());
+    return verdict ? "" : verdict.error().message();
+}
+
+TEST(Plan, a_value_leaves_after_it_was_saved) {
+    EXPECT_EQ(refusal_of_times(kFirst, {FateKind::move, Pool::host, kSecond, {}}), "");
+    EXPECT_EQ(
+        refusal_of_times(kSecond, {FateKind::move, Pool::host, kFirst, {}}),
+        "plan: aten::addmm:0#1 leaves at aten::addmm:0#0, before it is saved"
+    );
+    EXPECT_EQ(
+        refusal_of_times(kFirst, {FateKind::move, Pool::host, Slot{"no", 0, 0}, {}}),
+        "plan: aten::addmm:0#0 leaves at no:0#0, which the trace lacks"
+    );
+}
+
+TEST(Plan, a_value_returns_at_a_need_before_its_own) {
+    EXPECT_EQ(refusal_of_times(kFirst, {FateKind::move, Pool::host, {}, kSecond}), "");
+    EXPECT_EQ(
+        refusal_of_times(kSecond, {FateKind::move, Pool::host, {}, kFirst}),
+        "plan: aten::addmm:0#1 returns at aten::addmm:0#0, which is needed after it"
+    );
+    EXPECT_EQ(
+        refusal_of_times(kFirst, {FateKind::move, Pool::host, {}, Slot{"no", 0, 0}}),
+        "plan: aten::addmm:0#0 returns at no:0#0, which is never needed"
+    );
+    EXPECT_EQ(
+        refusal_of_times(kFirst, {FateKind::keep, Pool::host, kSecond, {}}),
+        "plan: aten::addmm:0#0 is kept, and has a time to leave or return"
+    );
+}
+
 TEST(Plan, parser_refuses_two_fates_for_a_slot) {
     std::string text = to_json_text(two_fates());
     text.replace(text.find("\"occurrence\":1"), 14, "\"occurrence\":0");
@@ -86,7 +132,7 @@ TEST(Plan, parser_refuses_a_kept_value_with_a_pool) {
     text.replace(text.find("\"move\""), 6, "\"keep\"");
     Result<Plan> const parsed = parse_plan(text);
     ASSERT_FALSE(parsed.ok());
-    EXPECT_EQ(parsed.error().message(), "plan: fates[0] has a pool, but is kept");
+    EXPECT_EQ(parsed.error().message(), "plan: fates[0] is kept, but has the field pool");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ Fate read_fate(JsonView const& view) {
     if (fate.kind == FateKind::keep) {
         for (char const* const key : {"pool", "leaves", "returns"}) {
             if (view.has(key)) {
-                view.fail(std::string("has `") + key + "`, but is kept");
+                view.fail("is kept, but has the field " + std::string(key));
             }
         }
         return fate;

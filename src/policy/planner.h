@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a policy makes a plan of, and the one way to have it made: by its name, checked and foretold.
+// What a policy makes a plan of, and the one way to have it made: by its name, checked and
+// foretold.
 #pragma once
 
 #include "base/result.h"
@@ -54,7 +55,8 @@ struct PlanRequest {
 /// Has the policy make a plan, checks it (`validate`), and simulates two steps of it: the second
 /// one's time and the peak become the plan's predictions.
 ///
-/// Fails   Errc::bad_argument: trace, machine or choice is not valid; Errc::out_of_memory: no plan of this policy fits, with the bytes that are missing;
+/// Fails   Errc::bad_argument: trace, machine or choice is not valid; Errc::out_of_memory: no plan
+/// of this policy fits, with the bytes that are missing;
 ///         Errc::unsupported: what the policy needs and the trace or machine lacks (layers, a pool)
 [[nodiscard]] Result<Plan> make_plan(
     PolicyChoice const& choice, Trace const& trace, Machine const& machine, Budgets const& budgets

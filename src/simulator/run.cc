@@ -104,11 +104,12 @@ void SimulatorRun::enter_phase(Phase phase) {
 
 void SimulatorRun::report_order() {
     std::vector<ValueId> order;
+    std::vector<bool> listed(trace_.values.size(), false);
     for (std::size_t i = at_point_; i < trace_.points.size(); ++i) {
         for (ValueId const value : trace_.points[i].needed) {
-            ValueId const id = id_of(value);
-            if (live_[value.index()] && std::find(order.begin(), order.end(), id) == order.end()) {
-                order.push_back(id);
+            if (live_[value.index()] && !listed[value.index()]) {
+                listed[value.index()] = true;
+                order.push_back(id_of(value));
             }
         }
     }
@@ -352,7 +353,9 @@ void SimulatorRun::record(LogEntry entry) {
     if (how_.log_to != nullptr) {
         *how_.log_to << std::visit([](auto const& e) { return to_text(e); }, entry) << std::endl;
     }
-    result_.log.entries.push_back(std::move(entry));
+    if (how_.keep_log) {
+        result_.log.entries.push_back(std::move(entry));
+    }
 }
 
 void SimulatorRun::deliver() {

@@ -65,6 +65,8 @@ struct SimulatorOptions {
     /// What one side thread encodes and decodes, in raw bytes. Infinite: it takes no time.
     double encode_rate_bytes_per_s = std::numeric_limits<double>::infinity();
     double decode_rate_bytes_per_s = std::numeric_limits<double>::infinity();
+    bool keep_log = true;       ///< the result has the event log
+    bool keep_timeline = true;  ///< and the timeline; both take time and memory
     /// Takes each line of the event log as it happens; outlives the call. Null: none.
     std::ostream* log_to = nullptr;
 };

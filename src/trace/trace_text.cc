@@ -91,7 +91,8 @@ RecipeShape read_recipe(JsonView const& view) {
 }
 
 TraceValue read_value(JsonView const& view) {
-    view.only({"slot", "size_bytes", "dtype", "kind", "module", "class", "recipe", "why_no_recipe"});
+    view.only({"slot", "size_bytes", "dtype", "kind", "module", "class", "recipe", "why_no_recipe"}
+    );
     TraceValue value;
     value.slot = read_slot(view.at("slot"));
     value.size_bytes = view.at("size_bytes").integer();

@@ -15,9 +15,9 @@ namespace spillway {
 
 /// In the order of the forward.
 struct Units {
-    std::vector<std::string> names;                     ///< "h.0", "layers.3"
-    std::vector<std::optional<std::size_t>> of_value;   ///< by value; none: it belongs to no unit
-    std::vector<std::optional<std::size_t>> of_point;   ///< by point, forward and backward
+    std::vector<std::string> names;                    ///< "h.0", "layers.3"
+    std::vector<std::optional<std::size_t>> of_value;  ///< by value; none: it belongs to no unit
+    std::vector<std::optional<std::size_t>> of_point;  ///< by point, forward and backward
 };
 
 /// From the modules' paths: the first part of a path that is a number and whose siblings occur, too

@@ -271,10 +271,24 @@ Machine random_machine(Dice& dice) {
 
 Plan random_plan(Dice& dice, Trace const& trace) {
     Plan plan;
+    Slot const unknown{"no such operator", 1, 2};
+    auto const any_slot = [&]() -> Slot {
+        std::int64_t const last = std::ssize(trace.values) - 1;
+        return last < 0 || dice.percent(5)
+                   ? unknown
+                   : trace.values[static_cast<std::size_t>(dice.in(0, last))].slot;
+    };
+    bool const has_times = dice.percent(70);
     auto const fate = [&] {
         Fate drawn;
         drawn.kind = dice.percent(60) ? FateKind::move : FateKind::keep;
         drawn.pool = dice.percent(50) ? Pool::host : Pool::nvme;
+        if (has_times && dice.percent(70)) {
+            drawn.leaves = any_slot();
+        }
+        if (has_times && dice.percent(70)) {
+            drawn.returns = any_slot();
+        }
         return drawn;
     };
     for (TraceValue const& value : trace.values) {
@@ -282,7 +296,7 @@ Plan random_plan(Dice& dice, Trace const& trace) {
             plan.fates[value.slot] = fate();
         }
     }
-    plan.fates[{"no such operator", 1, 2}] = fate();
+    plan.fates[unknown] = fate();
     return plan;
 }
 

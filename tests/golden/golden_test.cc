@@ -62,9 +62,10 @@ std::string in_todays_format(std::string text) {
         }
     };
     for (std::string const colon : {"\":", "\": "}) {
-        replace("\"spillway_events" + colon + "1", "\"spillway_events" + colon + "4");
+        replace("\"spillway_events" + colon + "1", "\"spillway_events" + colon + "5");
     }
     replace("\"sole\"", "\"unshared\"");
+    replace("{\"spillway_plan\":1,", "{\"spillway_plan\":2,\"policy\":\"\",\"device_bytes\":0,");
     replace(
         R"("text":"a tensor could not be encoded (injected: not encodable); it goes as it is")",
         R"("notice":{"code":"not_encoded","error":"injected: not encodable"})"
@@ -89,14 +90,14 @@ TEST(Golden, todays_format_says_what_the_first_said) {
 TEST(Golden, the_first_format_is_refused_in_one_line) {
     EXPECT_EQ(
         parse_trace(golden("format_1/trace.json")).error().message(),
-        "trace: the text is of format version 1; this Spillway reads version 4 only"
+        "trace: the text is of format version 1; this Spillway reads version 5 only"
     );
     std::istringstream stream(golden("format_1/events.jsonl"));
     Result<EventLog> const log = read_event_log(stream);
     ASSERT_FALSE(log.ok());
     EXPECT_EQ(
         log.error().message(),
-        "event log, line 1: the text is of format version 1; this Spillway reads version 4 only"
+        "event log, line 1: the text is of format version 1; this Spillway reads version 5 only"
     );
 }
 

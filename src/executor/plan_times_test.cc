@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A plan's times, command by command, under a budget that holds everything.
+
+#include "executor/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace spillway {
+namespace {
+
+constexpr std::int64_t kSize = 100;
+
+Slot slot(std::int32_t number) {
+    return {"op", 0, number};
+}
+
+/// "drop 1, wait", one a command.
+std::string text_of(std::vector<Command> const& commands) {
+    std::string text;
+    for (Command const& command : commands) {
+        text += (text.empty() ? "" : ", ") + std::string(name_of(command.kind));
+        text += command.value.valid() ? " " + std::to_string(command.value.number) : "";
+    }
+    return text;
+}
+
+class PlanTimesTest : public testing::Test {
+  protected:
+    void give(Plan const& plan) { (void)executor_.on(PlanGiven{plan}); }
+    std::vector<Command> save(std::int32_t number) {
+        used_bytes_ += kSize;
+        return executor_.on(Saved{{number}, kSize, slot(number), usage()});
+    }
+    std::vector<Command> unshare(std::int32_t number) {
+        return executor_.on(Point{{{number}}, usage()});
+    }
+    std::vector<Command> need(std::int32_t number) { return executor_.on(Need{{number}, usage()}); }
+    void finish(std::vector<Command> const& commands) {
+        for (Command const& command : commands) {
+            if (command.kind == CommandKind::store || command.kind == CommandKind::load) {
+                (void)executor_.on(Finished{command.id});
+            }
+        }
+    }
+    [[nodiscard]] Usage usage() const { return {used_bytes_, used_bytes_}; }
+
+    std::int64_t used_bytes_ = 0;
+    Executor executor_{ExecutorOptions{
+        .chooser = ChooserKind::planned, .device_bytes = 10'000, .host_bytes = 10'000}};
+};
+
+Plan plan_of(Fate const& fate) {
+    Plan plan;
+    plan.fates[slot(0)] = fate;
+    return plan;
+}
+
+TEST_F(PlanTimesTest, a_value_leaves_at_its_time_though_there_is_room) {
+    give(plan_of({FateKind::move, Pool::host, slot(2), {}}));
+    (void)save(0);
+    EXPECT_EQ(text_of(unshare(0)), "reserve 0, store 0");
+    EXPECT_EQ(text_of(save(1)), "");
+    EXPECT_EQ(text_of(save(2)), "wait, drop 0") << "the drop waits for the store, which still runs";
+    EXPECT_FALSE(executor_.all_on_device());
+}
+
+TEST_F(PlanTimesTest, without_a_time_it_stays_while_there_is_room) {
+    give(plan_of({FateKind::move, Pool::host, {}, {}}));
+    (void)save(0);
+    finish(unshare(0));
+    EXPECT_EQ(text_of(save(1)), "");
+}
+
+TEST_F(PlanTimesTest, one_that_others_hold_at_its_time_leaves_when_they_do_not) {
+    give(plan_of({FateKind::move, Pool::host, slot(1), {}}));
+    (void)save(0);
+    EXPECT_EQ(text_of(save(1)), "");
+    EXPECT_EQ(text_of(unshare(0)), "reserve 0, store 0, wait, drop 0");
+}
+
+TEST_F(PlanTimesTest, it_returns_at_its_time_and_not_before) {
+    give(plan_of({FateKind::move, Pool::host, slot(1), slot(2)}));
+    (void)save(0);
+    finish(unshare(0));
+    finish(save(1));
+    (void)save(2);
+    (void)save(3);
+    EXPECT_EQ(text_of(need(3)), "") << "there is room, but its time has not come";
+    EXPECT_EQ(text_of(need(2)), "reserve 0, load 0");
+    EXPECT_EQ(text_of(need(0)), "wait, bind 0");
+}
+
+TEST_F(PlanTimesTest, one_that_is_needed_before_its_time_returns_then) {
+    give(plan_of({FateKind::move, Pool::host, slot(1), slot(2)}));
+    (void)save(0);
+    finish(unshare(0));
+    finish(save(1));
+    (void)save(2);
+    EXPECT_EQ(text_of(need(0)), "reserve 0, load 0, wait, bind 0");
+    EXPECT_EQ(text_of(need(2)), "");
+}
+
+TEST_F(PlanTimesTest, the_state_between_two_steps_has_the_plan) {
+    Plan const plan = plan_of({FateKind::move, Pool::host, slot(1), {}});
+    give(plan);
+    ASSERT_TRUE(executor_.state().has_value());
+    EXPECT_EQ(executor_.state()->plan, plan);
+    Executor again(executor_.options(), *executor_.state());
+    (void)again.on(Saved{{0}, kSize, slot(0), {kSize, kSize}});
+    EXPECT_EQ(text_of(again.on(Point{{{0}}, {kSize, kSize}})), "reserve 0, store 0");
+}
+
+TEST_F(PlanTimesTest, saves_are_quiet_until_a_plan_is_given) {
+    EXPECT_TRUE(executor_.may_report_later(100));
+    give(Plan());
+    EXPECT_FALSE(executor_.may_report_later(100)) << "a plan's times are counted by saves";
+}
+
+}  // namespace
+}  // namespace spillway
