@@ -4,6 +4,7 @@
 #include "policy/catalog.h"
 
 #include "policy/qpo.h"
+#include "policy/te.h"
 
 #include <algorithm>
 #include <array>
@@ -11,6 +12,9 @@
 namespace spillway {
 
 namespace {
+
+constexpr std::array kTeParameters{PolicyParameter{
+    .name = "layers", .what = "how many leave, of the first; 0: all but two", .most = 1e6}};
 
 constexpr std::array kPolicies{
     Policy{
@@ -26,6 +30,12 @@ constexpr std::array kPolicies{
         .is_lossy = true,
         .codec_of = &qpo_codec,
         .make_rule = &make_qpo},
+    Policy{
+        .name = "te",
+        .what = "plans: the first layers leave, at fixed points of the others",
+        .paper = "Transformer Engine offload: NVIDIA, TransformerEngine cpu_offload",
+        .make_plan = &plan_te,
+        .parameters = kTeParameters},
 };
 
 }  // namespace
@@ -36,7 +46,7 @@ std::span<Policy const> policies() {
 
 Policy const* find_policy(std::string_view name) {
     auto const* const at = std::find_if(kPolicies.begin(), kPolicies.end(), [&](Policy const& p) {
-        return p.name == name;
+        return p.name == name.substr(0, name.find(':'));
     });
     return at == kPolicies.end() ? nullptr : at;
 }

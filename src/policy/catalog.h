@@ -42,7 +42,7 @@ struct Policy {
 
 /// In the order in which people read them; the first is the default.
 [[nodiscard]] std::span<Policy const> policies();
-/// Null: there is none of that name.
+/// By its name, which parameters may follow ("te:layers=8"). Null: there is none.
 [[nodiscard]] Policy const* find_policy(std::string_view name);
 /// "online, keep_all and qpo".
 [[nodiscard]] std::string policy_names();

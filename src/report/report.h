@@ -50,6 +50,20 @@ struct CodecReport {
     bool operator==(CodecReport const&) const = default;
 };
 
+/// What the plan of a session that plans for itself foretold, and what came of it.
+struct PlanReport {
+    std::string policy;   ///< that was asked for, "te:layers=8"; empty: none makes plans
+    std::string refusal;  ///< why there is no plan, so that `online` goes on; empty: there is one
+    std::int64_t foretold_step_ns = 0;
+    std::int64_t foretold_peak_bytes = 0;  ///< of the device
+    std::int64_t recorded_step_ns = 0;     ///< of the recorded step, under `online`
+    std::int64_t steps = 0;                ///< whole ones under the plan
+    std::int64_t step_ns = 0;              ///< their median, of the last 64
+    std::int64_t peak_bytes = 0;           ///< of the device since the plan
+
+    bool operator==(PlanReport const&) const = default;
+};
+
 /// Thread  a value; filled by Session::report() under the session's lock
 /// Units   bytes and nanoseconds, counted since the session was opened
 struct Report {
@@ -116,6 +130,7 @@ struct Report {
     /// alone had a codec.
     std::int64_t raw_for_two_savers = 0;
     std::vector<CodecReport> codecs = {};  ///< by class and codec; empty where nothing was encoded
+    PlanReport plan = {};
 
     bool operator==(Report const&) const = default;
 };

@@ -219,6 +219,33 @@ void add_places(Rows& rows, Report const& report) {
     rows.size_if_any("staging", report.staging_bytes);
 }
 
+/// A plan slower than what was before it is said to be so.
+void add_plan(Rows& rows, PlanReport const& plan) {
+    if (plan.policy.empty()) {
+        return;
+    }
+    rows.begin("plan");
+    if (!plan.refusal.empty()) {
+        rows.row("none", plan.policy, plan.refusal);
+        return;
+    }
+    if (plan.foretold_step_ns == 0) {
+        rows.row("not made yet", plan.policy, "a step has to be recorded first");
+        return;
+    }
+    rows.row("by", plan.policy, fmt::format("{} steps", plan.steps));
+    rows.seconds("step foretold", plan.foretold_step_ns);
+    rows.size("peak foretold", plan.foretold_peak_bytes);
+    if (plan.steps > 0) {
+        bool const is_slower = plan.step_ns > plan.recorded_step_ns;
+        rows.seconds(
+            "step", plan.step_ns, is_slower ? "slower than the recorded step under online" : ""
+        );
+        rows.size("peak", plan.peak_bytes);
+    }
+    rows.seconds("step recorded", plan.recorded_step_ns, "under online");
+}
+
 }  // namespace
 
 std::vector<ReportRow> rows_of(Report const& report) {
@@ -231,6 +258,7 @@ std::vector<ReportRow> rows_of(Report const& report) {
     add_codecs(rows, report);
     add_stalls(rows, report);
     add_places(rows, report);
+    add_plan(rows, report.plan);
     return rows.take();
 }
 

@@ -81,6 +81,18 @@ OrderedJson codecs_of(Report const& report) {
     return rows;
 }
 
+OrderedJson json_of(PlanReport const& plan) {
+    return {
+        {"policy", plan.policy},
+        {"refusal", plan.refusal},
+        {"foretold_step_ns", plan.foretold_step_ns},
+        {"foretold_peak_bytes", plan.foretold_peak_bytes},
+        {"recorded_step_ns", plan.recorded_step_ns},
+        {"steps", plan.steps},
+        {"step_ns", plan.step_ns},
+        {"peak_bytes", plan.peak_bytes}};
+}
+
 }  // namespace
 
 std::string to_table(Report const& report) {
@@ -113,7 +125,7 @@ std::string to_table(Report const& report) {
 std::string to_json(Report const& report) {
     OrderedJson const json{
         {"format", "spillway.report"},
-        {"version", 6},
+        {"version", 7},
         {"device_limit_bytes", report.device_limit_bytes},
         {"device_bytes", report.device_bytes},
         {"device_peak_bytes", report.device_peak_bytes},
@@ -159,7 +171,8 @@ std::string to_json(Report const& report) {
         {"nvme_load_busy_ns", report.nvme_load_busy_ns},
         {"staging_bytes", report.staging_bytes},
         {"raw_for_two_savers", report.raw_for_two_savers},
-        {"codecs", codecs_of(report)}};
+        {"codecs", codecs_of(report)},
+        {"plan", json_of(report.plan)}};
     return json_lines(json, 1);
 }
 

@@ -226,16 +226,18 @@ TEST(ReportText, json_has_its_version_and_every_number_by_name) {
     auto const json = nlohmann::json::parse(to_json(on_nvme()), nullptr, false);
     ASSERT_TRUE(json.is_object());
     EXPECT_EQ(json["format"], "spillway.report");
-    EXPECT_EQ(json["version"], 6);
+    EXPECT_EQ(json["version"], 7);
     EXPECT_EQ(json["device_peak_by_phase"]["backward"], 7_MiB);
     EXPECT_EQ(json["stall_by_cause_ns"]["nvme"], 1'500'000'000);
     EXPECT_EQ(json["nvme_stored_bytes"], 3'000'000);
     EXPECT_EQ(json["codecs"].size(), 0U);
-    // Plain fields of 8 bytes each; the two arrays and the vector are one name here, the split of
+    // Plain fields of 8 bytes each; the two arrays, the vector and the plan are one name here, the split of
     // the peak is two, and head and version are two.
     std::size_t const plain =
-        (sizeof(Report) - sizeof(std::vector<CodecReport>) - sizeof(PeakSplit)) / 8;
-    EXPECT_EQ(json.size(), plain - kPhases - kStallCauses + 3 + 2 + 2);
+        (sizeof(Report) - sizeof(std::vector<CodecReport>) - sizeof(PeakSplit) -
+         sizeof(PlanReport)) /
+        8;
+    EXPECT_EQ(json.size(), plain - kPhases - kStallCauses + 4 + 2 + 2);
     // The same of the split, whose vector is one name.
     EXPECT_EQ(
         json["device_peak_split"].size(),

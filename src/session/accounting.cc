@@ -19,6 +19,8 @@ namespace {
 /// Of a timeline that nobody may ever ask for: some megabytes.
 constexpr std::size_t kKeptTimelineEntries = 20'000;
 
+constexpr std::size_t kKeptStepTimes = 64;
+
 /// Waits of streams are copies' alone: what is between staging and a tier, the host waits for.
 void add_streams(Report& report, StreamCounters const& streams) {
     report.copy_out_bytes = streams.out_bytes;
@@ -129,11 +131,41 @@ bool Accounting::keeps_timeline() const {
     return state_.timeline.has_value();
 }
 
+/// The step before ends.
 void Accounting::begin_step() {
+    std::int64_t const now_ns = steady_now_ns();
     MutexLock const lock(mutex_);
+    if (state_.step_began_ns) {
+        std::int64_t const took_ns = now_ns - *state_.step_began_ns;
+        if (state_.is_planned) {
+            ++state_.report.plan.steps;
+            if (state_.step_times_ns.size() == kKeptStepTimes) {
+                state_.step_times_ns.erase(state_.step_times_ns.begin());
+            }
+            state_.step_times_ns.push_back(took_ns);
+        } else {
+            state_.report.plan.recorded_step_ns = took_ns;
+        }
+    }
+    state_.step_began_ns = now_ns;
     if (state_.timeline) {
         state_.timeline->begin_step();
     }
+}
+
+void Accounting::plan_begins(std::string policy, std::int64_t step_ns, std::int64_t peak_bytes) {
+    MutexLock const lock(mutex_);
+    see_peak();
+    state_.is_planned = true;
+    state_.report.plan.policy = std::move(policy);
+    state_.report.plan.foretold_step_ns = step_ns;
+    state_.report.plan.foretold_peak_bytes = peak_bytes;
+}
+
+void Accounting::has_no_plan(std::string policy, std::string refusal) {
+    MutexLock const lock(mutex_);
+    state_.report.plan.policy = std::move(policy);
+    state_.report.plan.refusal = std::move(refusal);
 }
 
 void Accounting::begin_phase(std::int64_t step, Phase phase) {
@@ -154,6 +186,9 @@ void Accounting::see_peak() {
         state_.report.device_peak_by_phase[static_cast<std::size_t>(state_.phase)];
     of_phase = std::max(of_phase, state_.peak_bytes);
     state_.report.device_peak_bytes = std::max(state_.report.device_peak_bytes, state_.peak_bytes);
+    if (state_.is_planned) {
+        state_.report.plan.peak_bytes = std::max(state_.report.plan.peak_bytes, state_.peak_bytes);
+    }
 }
 
 std::int64_t Accounting::take_peak() {
@@ -369,6 +404,11 @@ Report Accounting::report() {
     MutexLock const lock(mutex_);
     see_peak();
     Report report = state_.report;
+    if (std::vector<std::int64_t> times = state_.step_times_ns; !times.empty()) {
+        auto const middle = times.begin() + std::ssize(times) / 2;
+        std::nth_element(times.begin(), middle, times.end());
+        report.plan.step_ns = *middle;
+    }
     DeviceUsage const now = device_.usage();
     report.device_bytes = now.used_bytes;
     report.device_peak_bytes = std::max(report.device_peak_bytes, now.peak_bytes);

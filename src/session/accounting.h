@@ -21,6 +21,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace spillway {
 
@@ -44,6 +45,10 @@ class Accounting {
     [[nodiscard]] Result<void> write_timeline_now(std::string const& path);
 
     void begin_step();
+    /// From now on steps are the plan's.
+    void plan_begins(std::string policy, std::int64_t step_ns, std::int64_t peak_bytes);
+    /// `refusal` empty: it is yet to be made.
+    void has_no_plan(std::string policy, std::string refusal);
     void begin_phase(std::int64_t step, Phase phase);
 
     /// With every event: the highest device bytes since the last one, which count for the present
@@ -87,6 +92,9 @@ class Accounting {
         std::int64_t peak_bytes = 0;                 ///< of the device, since `take_peak`
         std::optional<std::int64_t> first_phase_ns;  ///< when it began
         std::optional<std::int64_t> admitting_since_ns;
+        std::optional<std::int64_t> step_began_ns;
+        std::vector<std::int64_t> step_times_ns;  ///< of the last steps under the plan
+        bool is_planned = false;
         std::optional<TimelineRecorder> timeline;
         Histories histories;
     };

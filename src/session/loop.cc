@@ -69,6 +69,12 @@ Loop::Loop(
     if (!options_.flight_record.empty()) {
         flight_recorder_.emplace(options_.executor);
     }
+    if (options_.planner) {
+        accounting_.has_no_plan(options_.policy, "");
+        trace_.emplace(*device_);
+        is_to_plan_ = true;
+        is_tracing_ = true;
+    }
 }
 
 Loop::~Loop() {
@@ -84,7 +90,9 @@ Loop::~Loop() {
     runner_.close();
     accounting_.close();
     MutexLock const lock(mutex_);
-    end_trace();
+    std::vector<Command> none;  // no plan is made: no step begins
+    is_to_plan_ = false;
+    end_trace(none);
     if (log_ && !log_->flush()) {
         log_once(options_.record_events + ": cannot write the event log; it is not whole");
     }
@@ -215,8 +223,8 @@ void Loop::begin_step(std::int64_t step) {
         encodings_.begin_step(step);
         runner_.begin_step();
         take_queued(commands);
-        trace_may_turn(step, commands);
         accounting_.begin_step();
+        trace_may_turn(step, commands);
         if (flight_recorder_) {
             if (std::optional<ExecutorState> state = executor_.state()) {
                 flight_recorder_->may_begin_at(std::move(*state));

@@ -27,6 +27,7 @@
 #include <atomic>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -48,6 +49,10 @@ struct LoopOptions {
     bool keep_timeline = false;  ///< without a file, too: for `write_timeline_now`; of fewer steps
     NonFinite non_finite = NonFinite::keep;
     std::uint64_t seed = 0;  ///< of stochastic codecs: equal steps of equal seeds give equal bits
+    /// Makes the plan of a session that plans for itself, from the trace of its second step; the
+    /// executor's chooser is `planned`. Null: there is no plan, or one is given (Loop::plan).
+    std::function<Result<Plan>(Trace const&)> planner = nullptr;
+    std::string policy = {};  ///< the planner's, for the report
 };
 
 /// Thread  program events from any number of program threads, which take turns: a reply is carried
@@ -146,6 +151,8 @@ class Loop {
     /// Where values have been since `begin_histories`, where the timeline is kept.
     [[nodiscard]] std::map<ValueId, History> histories() const { return accounting_.histories(); }
     void begin_histories() { accounting_.begin_histories(); }
+    /// Whether it makes a plan for itself (LoopOptions::planner).
+    [[nodiscard]] bool plans() const { return options_.planner != nullptr; }
     [[nodiscard]] Phase current_phase() const { return phase_; }
     [[nodiscard]] std::int64_t step() const { return step_; }
     [[nodiscard]] LedgerView ledger() const;
@@ -156,7 +163,8 @@ class Loop {
     class Pause;
     void trace_may_turn(std::int64_t step, std::vector<Command>& commands)
         SPILLWAY_REQUIRES(mutex_);
-    void end_trace() SPILLWAY_REQUIRES(mutex_);
+    void end_trace(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
+    void make_plan_of(Trace const& trace, std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] std::vector<Command> catch_up() SPILLWAY_REQUIRES(mutex_);
     void take(Event const& event);
     void carry_out(std::vector<Command> const& commands);
@@ -210,6 +218,7 @@ class Loop {
     std::optional<FlightRecorder> flight_recorder_ SPILLWAY_GUARDED_BY(mutex_);
     std::optional<TraceRecorder> trace_ SPILLWAY_GUARDED_BY(mutex_);
     bool trace_is_warm_ SPILLWAY_GUARDED_BY(mutex_) = false;
+    bool is_to_plan_ SPILLWAY_GUARDED_BY(mutex_) = false;  ///< of the trace that is under way
     std::atomic<bool> is_tracing_ = false;
 
     std::atomic<Phase> phase_ = Phase::setup;

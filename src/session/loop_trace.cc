@@ -8,6 +8,8 @@
 #include "session/loop_pause.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace spillway {
 
@@ -33,6 +35,15 @@ Loop::Pause::~Pause() {
 
 Result<void> Loop::trace_a_step(std::string const& path) {
     MutexLock const lock(mutex_);
+    if (trace_ && trace_->path().empty() && !trace_->has_begun()) {
+        return trace_->open(path);  // the step that is recorded for the plan
+    }
+    if (trace_ && trace_->path().empty()) {
+        return Error{
+            Errc::unsupported,
+            "a step is being recorded for the policy's plan; ask when it has ended",
+            ""};
+    }
     if (trace_) {
         return Error{
             Errc::unsupported,
@@ -64,32 +75,51 @@ void Loop::trace_may_turn(std::int64_t step, std::vector<Command>& commands) {
         return;
     }
     if (trace_->has_begun()) {
-        end_trace();
+        end_trace(commands);
     } else if (std::exchange(trace_is_warm_, true)) {
         report_backlog(commands);  // what was saved before is none of the trace's
         trace_->begin("step " + std::to_string(step), phase_, accounting_.stalled_ns());
     }
 }
 
-void Loop::end_trace() {
+void Loop::end_trace(std::vector<Command>& commands) {
     if (!trace_) {
         return;
     }
     is_tracing_ = false;
-    if (!trace_->has_begun()) {
+    if (trace_->has_begun()) {
+        trace_->end(usage(), accounting_.stalled_ns());
+        Trace const trace = trace_->trace();
+        Result<void> const written = trace_->path().empty() ? Result<void>() : trace_->write(trace);
+        if (!written.ok()) {
+            log_once(written.error().message());
+        }
+        if (std::exchange(is_to_plan_, false)) {
+            make_plan_of(trace, commands);
+        }
+    } else if (!trace_->path().empty()) {
         log_once(
             trace_->path() +
             ": no trace was written, since the session had fewer than two steps after it was asked "
             "for"
         );
-    } else {
-        trace_->end(usage(), accounting_.stalled_ns());
-        Result<void> const written = trace_->write();
-        if (!written.ok()) {
-            log_once(written.error().message());
-        }
     }
     trace_.reset();
+}
+
+/// Between two steps. Where there is none, `online` goes on.
+void Loop::make_plan_of(Trace const& trace, std::vector<Command>& commands) {
+    Result<Plan> plan = options_.planner(trace);
+    if (!plan.ok()) {
+        accounting_.has_no_plan(options_.policy, plan.error().message());
+        log_once(
+            "policy " + options_.policy +
+            ": no plan, so `online` goes on: " + plan.error().message()
+        );
+        return;
+    }
+    accounting_.plan_begins(plan->policy, plan->predicted_step_ns, plan->predicted_peak_bytes);
+    handle(PlanGiven{std::move(plan).value()}, commands);
 }
 
 }  // namespace spillway

@@ -170,8 +170,11 @@ void TraceRecorder::add_words(std::unordered_map<ValueId, TraceWords> const& wor
         auto const number = all_numbers_.find(value);
         if (number != all_numbers_.end()) {
             TraceValue& of = trace_.values[number->second.index()];
-            of.module = found.module;
-            of.why_no_recipe = found.why_no_recipe;
+            of.module = found.module.empty() ? of.module : found.module;
+            of.why_no_recipe = found.why_no_recipe.empty() ? of.why_no_recipe : found.why_no_recipe;
+            of.dtype = found.dtype.empty() ? of.dtype : found.dtype;
+            of.tensor_class =
+                found.tensor_class == TensorClass::other ? of.tensor_class : found.tensor_class;
         }
     }
 }
@@ -200,8 +203,8 @@ Trace TraceRecorder::trace() const {
     return trace;
 }
 
-Result<void> TraceRecorder::write() {
-    file_ << to_json_text(trace()) << std::flush;
+Result<void> TraceRecorder::write(Trace const& trace) {
+    file_ << to_json_text(trace) << std::flush;
     if (!file_) {
         return Error{Errc::io, "cannot write the trace", path_};
     }

@@ -25,6 +25,8 @@ namespace spillway {
 struct TraceWords {
     std::string module{};         ///< that saved it; empty: not known
     std::string why_no_recipe{};  ///< empty: it has one, or nobody looked for one
+    std::string dtype{};          ///< "float32"; empty: not known
+    TensorClass tensor_class = TensorClass::other;
 };
 
 /// A point of the trace ends where a value is saved, where one is needed and where a phase begins;
@@ -42,6 +44,7 @@ class TraceRecorder {
     ///
     /// Fails   Errc::io naming the file
     [[nodiscard]] Result<void> open(std::string const& path);
+    /// Empty: the trace goes to no file.
     [[nodiscard]] std::string const& path() const { return path_; }
 
     /// The step begins, and ends. `waited_ns`: what compute has waited for so far; on a device with
@@ -61,8 +64,10 @@ class TraceRecorder {
 
     /// Waits for the device, so that it knows the times.
     [[nodiscard]] Trace trace() const;
+    /// Into the file that was opened.
+    ///
     /// Fails   Errc::io naming the file
-    [[nodiscard]] Result<void> write();
+    [[nodiscard]] Result<void> write(Trace const& trace);
 
   private:
     struct Moment {

@@ -154,6 +154,15 @@ Report report() {
     row.error_squares = 25;
     row.value_squares = 10'000;
     report.codecs = {row};
+    report.plan = {
+        .policy = "te:layers=8",
+        .refusal = {},
+        .foretold_step_ns = 5'000'000,
+        .foretold_peak_bytes = 64_MiB,
+        .recorded_step_ns = 6'000'000,
+        .steps = 2,
+        .step_ns = 5'100'000,
+        .peak_bytes = 64_MiB};
     return report;
 }
 

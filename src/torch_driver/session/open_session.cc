@@ -3,6 +3,7 @@
 
 #include "torch_driver/session/open_session.h"
 
+#include "session/planning.h"
 #include "spillway/option.h"
 #include "torch_driver/allocator/allocator.h"
 #include "torch_driver/autograd/engine.h"
@@ -79,6 +80,23 @@ void open_files(Loop& loop, SessionOptions const& options) {
     }
 }
 
+/// Has the loop make the plan of a policy that makes one, for this machine.
+void plan_by_policy(
+    SessionOptions const& options, Device& device, Tier* host, Tier* nvme, LoopOptions& loop
+) {
+    if (is_planned(options) || policy_of(options).make_plan == nullptr) {
+        return;
+    }
+    PolicyChoice choice = value_or_throw(parse_policy_choice(options.policy), "policy");
+    if (host == nullptr && nvme == nullptr) {
+        return;  // nothing can leave, which is told elsewhere
+    }
+    Result<Machine> machine = machine_here(device, host, nvme);
+    loop.planner = planner_of(std::move(choice), value_or_throw(std::move(machine), "policy"));
+    loop.policy = options.policy;
+    loop.executor.chooser = ChooserKind::planned;
+}
+
 }  // namespace
 
 std::shared_ptr<TorchSession> open_session(SessionOptions const& options) {
@@ -109,6 +127,7 @@ std::shared_ptr<TorchSession> open_session_on(
     std::optional<CodecTable> const codecs = checked_codecs(options);
     LoopOptions loop =
         loop_options_of(with_absolute_files(options), *device.device, host.get(), nvme.get());
+    plan_by_policy(options, *device.device, host.get(), nvme.get(), loop);
     if (codecs) {
         check_codecs(options, *codecs, device);
         check_away_pool(options, host != nullptr || nvme != nullptr);

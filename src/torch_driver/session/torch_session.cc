@@ -41,6 +41,11 @@ bool is_python_function() {
 /// After so many steps, a session that was never near its limit records no operators any more.
 constexpr std::int64_t kEntriesToKnow = 2;
 
+/// "float32", as Python prints it.
+std::string name_of_dtype(c10::ScalarType dtype) {
+    return std::string(c10::getDtypeNames(dtype).first);
+}
+
 std::uint64_t next_number() {
     static std::atomic<std::uint64_t> last = 0;
     return ++last;
@@ -74,13 +79,17 @@ TorchSession::TorchSession(
       recomputes_(
           options.recompute == "auto" && options.policy != "keep_all" &&
           options.device_budget_bytes > 0
-      ) {
+      ),
+      plans_(loop_->plans()) {
     saved_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
     saved_.on_short = [this](std::int64_t size_bytes, bool last_resort) {
         return budget_.borrow(size_bytes, last_resort);
     };
-    if (options.keep_timeline) {
+    if (options.keep_timeline || plans_) {
         saved_.log().keep();
+    }
+    if (plans_) {
+        saved_.classify_tensors();
     }
 }
 
@@ -177,6 +186,12 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
         SavedAs const as =
             codec_choice_ ? codec_choice_->of(fresh, phase, loop_->step()) : SavedAs{};
         loop_->saved(hook.value(), fresh.size_bytes, std::move(fresh.slot), as);
+        if (loop_->is_tracing()) {
+            TraceWords words;
+            words.dtype = name_of_dtype(tensor.scalar_type());
+            words.tensor_class = fresh.saver.tensor_class;
+            loop_->add_to_trace({{hook.value(), words}});
+        }
         SavedTensors::mark_reported(hook);
     } else if (filed == SavedTensors::Filed::differs) {
         loop_->goes_raw(hook.value());

@@ -92,7 +92,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     void leave();
 
     /// Whether operators are to be watched while it records, so that savers have a class.
-    [[nodiscard]] bool classifies_tensors() const { return codec_choice_.has_value(); }
+    [[nodiscard]] bool classifies_tensors() const { return codec_choice_.has_value() || plans_; }
     /// Where the calling thread's operators are recorded, so that values can be made again; null:
     /// nothing is.
     [[nodiscard]] std::shared_ptr<CallRecorder> recorder_of_this_thread();
@@ -184,6 +184,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     std::uint64_t charges_ SPILLWAY_GUARDED_BY(owned_mutex_) = 0;       ///< by `own`, so far
     OwnedBytes owned_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_){};        ///< as of the last `own`
     bool const recomputes_;
+    bool const plans_;  ///< for itself: its steps are recorded with all that a policy asks for
     std::atomic<std::int64_t> entries_ = 0;
     std::atomic<bool> was_near_ = false;  ///< to its limit, so that recipes may be needed
     Mutex recorders_mutex_;

@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "policy/planner.h"
+
+#include "base/assert.h"
+#include "policy/catalog.h"
+#include "simulator/simulator.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spillway {
+
+namespace {
+
+Error wrong(std::string what) {
+    return {Errc::bad_argument, std::move(what), "policy"};
+}
+
+std::string planning_policies() {
+    std::string names;
+    for (Policy const& policy : policies()) {
+        if (policy.make_plan != nullptr) {
+            names += (names.empty() ? "" : ", ") + std::string(policy.name);
+        }
+    }
+    return names;
+}
+
+std::string parameters_of(Policy const& policy) {
+    std::string names;
+    for (PolicyParameter const& parameter : policy.parameters) {
+        names += (names.empty() ? "" : ", ") + std::string(parameter.name);
+    }
+    return names.empty() ? "it has none" : "it has " + names;
+}
+
+/// 8, 0.5: no digits that say nothing.
+std::string to_text(double number) {
+    char text[32];
+    auto const end = std::to_chars(text, text + sizeof(text), number).ptr;
+    return {text, end};
+}
+
+Result<void> take_parameter(Policy const& policy, std::string_view item, PolicyChoice& choice) {
+    std::size_t const equals = item.find('=');
+    std::string const name(item.substr(0, equals));
+    auto const* const known = std::find_if(
+        policy.parameters.data(),
+        policy.parameters.data() + policy.parameters.size(),
+        [&](PolicyParameter const& parameter) { return parameter.name == name; }
+    );
+    std::string const who = "'" + choice.name + "': ";
+    if (known == policy.parameters.data() + policy.parameters.size()) {
+        return wrong(who + "no parameter '" + name + "'; " + parameters_of(policy));
+    }
+    std::string_view const text =
+        equals == std::string_view::npos ? std::string_view() : item.substr(equals + 1);
+    double number = 0;
+    auto const [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (failure != std::errc{} || end != text.data() + text.size() || !(number >= known->least) ||
+        !(number <= known->most)) {
+        return wrong(
+            who + name + " is '" + std::string(text) + "', not a number from " +
+            to_text(known->least) + " to " + to_text(known->most)
+        );
+    }
+    if (!choice.parameters.emplace(name, number).second) {
+        return wrong(who + name + " is given twice");
+    }
+    return {};
+}
+
+/// Two steps, since the first one begins with an empty machine; the second one counts.
+Result<void> foretell(PlanRequest const& request, Plan& plan) {
+    ExecutorOptions const options{
+        .chooser = ChooserKind::planned,
+        .device_bytes = request.budgets.device_bytes,
+        .host_bytes = request.budgets.host_bytes,
+        .nvme_bytes = request.budgets.nvme_bytes};
+    SimulatorOptions how{.order = OrderHint::exact, .keep_log = false, .keep_timeline = false};
+    std::int64_t first_ns = 0;
+    for (std::int64_t const steps : {1, 2}) {
+        how.steps = steps;
+        Result<SimulationResult> const result =
+            simulate(request.trace, request.machine, options, &plan, how);
+        if (!result.ok()) {
+            return result.error();
+        }
+        if (!result->ok) {
+            return Error{Errc::out_of_memory, result->refusal, "policy " + plan.policy};
+        }
+        plan.predicted_step_ns = result->total_ns - std::exchange(first_ns, result->total_ns);
+        plan.predicted_peak_bytes = result->peak_bytes[static_cast<std::size_t>(Pool::device)];
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<PolicyChoice> parse_policy_choice(std::string_view text) {
+    std::size_t const colon = text.find(':');
+    PolicyChoice choice{.name = std::string(text.substr(0, colon))};
+    Policy const* const policy = find_policy(choice.name);
+    if (policy == nullptr) {
+        return wrong("no policy '" + choice.name + "'; there are " + policy_names());
+    }
+    if (policy->make_plan == nullptr && colon == std::string_view::npos) {
+        return choice;
+    }
+    if (policy->make_plan == nullptr) {
+        return wrong(
+            "'" + choice.name + "' makes no plan and has no parameters; those that do are " +
+            planning_policies()
+        );
+    }
+    std::string_view rest = colon == std::string_view::npos ? "" : text.substr(colon + 1);
+    while (colon != std::string_view::npos) {
+        std::size_t const comma = rest.find(',');
+        if (Result<void> const fine = take_parameter(*policy, rest.substr(0, comma), choice);
+            !fine) {
+            return fine.error();
+        }
+        if (comma == std::string_view::npos) {
+            break;
+        }
+        rest.remove_prefix(comma + 1);
+    }
+    return choice;
+}
+
+std::string to_text(PolicyChoice const& choice) {
+    std::string text = choice.name;
+    char separator = ':';
+    for (auto const& [name, number] : choice.parameters) {
+        text += separator + name + "=" + to_text(number);
+        separator = ',';
+    }
+    return text;
+}
+
+double PlanRequest::parameter(std::string_view name) const {
+    auto const found = parameters.find(name);
+    SPILLWAY_ASSERT(found != parameters.end(), "a policy reads what it declares");
+    return found->second;
+}
+
+Result<Plan> make_plan(
+    PolicyChoice const& choice, Trace const& trace, Machine const& machine, Budgets const& budgets
+) {
+    Policy const* const policy = find_policy(choice.name);
+    if (policy == nullptr || policy->make_plan == nullptr) {
+        return wrong(
+            "'" + choice.name + "' makes no plan; those that do are " + planning_policies()
+        );
+    }
+    if (Result<void> const fine = validate(trace); !fine) {
+        return fine.error();
+    }
+    if (Result<void> const fine = validate(machine); !fine) {
+        return fine.error();
+    }
+    if (budgets.host_bytes <= 0 && budgets.nvme_bytes <= 0) {
+        return Error{
+            Errc::unsupported,
+            "it moves, and neither a host nor an NVMe budget is given",
+            "policy " + choice.name};
+    }
+    PlanRequest request{trace, machine, budgets, choice.parameters};
+    for (PolicyParameter const& parameter : policy->parameters) {
+        request.parameters.emplace(parameter.name, parameter.otherwise);
+    }
+    Result<Plan> plan = policy->make_plan(request);
+    if (!plan.ok()) {
+        return Error{plan.error().code, plan.error().what, "policy " + choice.name};
+    }
+    plan->policy = to_text(choice);
+    plan->device_bytes = budgets.device_bytes;
+    if (Result<void> const fine = validate(*plan, trace, machine); !fine) {
+        return Error{Errc::broken_promise, fine.error().message(), "policy " + choice.name};
+    }
+    if (Result<void> const fine = foretell(request, *plan); !fine) {
+        return fine.error();
+    }
+    if (plan->bound_step_ns > plan->predicted_step_ns) {
+        return Error{
+            Errc::broken_promise, "the step is foretold below its bound", "policy " + choice.name};
+    }
+    return plan;
+}
+
+}  // namespace spillway

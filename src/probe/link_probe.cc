@@ -1,0 +1,286 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "probe/link_probe.h"
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/units.h"
+#include "memory/host_memory.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace spillway {
+
+namespace {
+
+constexpr std::int64_t kBlockBytes = 4_MiB;
+constexpr std::int64_t kSmallBytes = 4_KiB;
+constexpr int kInFlight = 4;
+constexpr std::chrono::microseconds kPollInterval{20};
+
+/// Transfers of one direction; a few in flight, then one for each that ends.
+class Flight {
+  public:
+    void enter(int most) {
+        std::unique_lock lock(guard_);
+        changed_.wait(lock, [&] { return count_ < most; });
+        ++count_;
+    }
+    void leave(Result<void> const& result) {
+        std::lock_guard const lock(guard_);
+        if (!result.ok() && outcome_.ok()) {
+            outcome_ = result.error();
+        }
+        --count_;
+        changed_.notify_all();
+    }
+    [[nodiscard]] Result<void> land() {
+        std::unique_lock lock(guard_);
+        changed_.wait(lock, [this] { return count_ == 0; });
+        return outcome_;
+    }
+
+  private:
+    std::mutex guard_;
+    std::condition_variable changed_;
+    int count_ = 0;
+    Result<void> outcome_;
+};
+
+using Start = std::function<void(std::size_t block, TierDone done)>;
+
+/// Bytes a second of `start`, called for blocks in turn until the budget is over, and at least once
+/// for each.
+Result<double> rate_of(Start const& start, std::size_t blocks, std::int64_t budget_ns) {
+    Flight flight;
+    std::int64_t const begin_ns = steady_now_ns();
+    std::int64_t moved_bytes = 0;
+    for (std::size_t i = 0; i < blocks || steady_now_ns() - begin_ns < budget_ns; ++i) {
+        // A block is used again only when all before it have ended: their order is their age.
+        if (i > 0 && i % blocks == 0) {
+            if (Result<void> const landed = flight.land(); !landed) {
+                return landed.error();
+            }
+        }
+        flight.enter(kInFlight);
+        start(i % blocks, [&flight](Result<void> const& result) { flight.leave(result); });
+        moved_bytes += kBlockBytes;
+    }
+    if (Result<void> const landed = flight.land(); !landed) {
+        return landed.error();
+    }
+    std::int64_t const took_ns = std::max<std::int64_t>(1, steady_now_ns() - begin_ns);
+    return static_cast<double>(moved_bytes) * 1e9 / static_cast<double>(took_ns);
+}
+
+/// Both at once, on a thread each; each one's rate.
+Result<std::pair<double, double>> rates_of_both(
+    Start const& one, Start const& other, std::size_t blocks, std::int64_t budget_ns
+) {
+    std::optional<Result<double>> first;
+    std::thread beside([&] { first = rate_of(one, blocks, budget_ns); });
+    Result<double> const second = rate_of(other, blocks, budget_ns);
+    beside.join();
+    if (!first->ok() || !second.ok()) {
+        return first->ok() ? second.error() : first->error();
+    }
+    return std::pair{**first, *second};
+}
+
+/// Blocks of a tier and the memory that is stored there and comes back.
+struct Blocks {
+    std::vector<Reservation> rooms;
+    HostMemory memory;
+
+    [[nodiscard]] std::span<std::byte> bytes(std::size_t block) const {
+        return memory.bytes().subspan(block * kBlockBytes, kBlockBytes);
+    }
+};
+
+Result<Blocks> blocks_of(Tier& tier) {
+    Result<HostMemory> memory = map_host_memory(2 * kInFlight * kBlockBytes);
+    if (!memory.ok()) {
+        return memory.error();
+    }
+    std::memset(memory->bytes().data(), 1, memory->bytes().size());
+    Blocks blocks{{}, std::move(memory).value()};
+    for (int i = 0; i < 2 * kInFlight; ++i) {
+        Result<Reservation> room = tier.reserve(kBlockBytes);
+        if (!room.ok()) {
+            return room.error();
+        }
+        blocks.rooms.push_back(std::move(room).value());
+    }
+    return blocks;
+}
+
+Result<std::int64_t> latency_of(Tier& tier, std::span<std::byte> memory) {
+    Result<Reservation> const room = tier.reserve(kSmallBytes);
+    if (!room.ok()) {
+        return room.error();
+    }
+    std::int64_t slowest_ns = 0;
+    for (bool const stores : {true, false}) {
+        Flight flight;
+        flight.enter(1);
+        auto const done = [&flight](Result<void> const& result) { flight.leave(result); };
+        std::int64_t const begin_ns = steady_now_ns();
+        if (stores) {
+            tier.store(*room, memory.first(kSmallBytes), done);
+        } else {
+            tier.load(*room, memory.first(kSmallBytes), done);
+        }
+        if (Result<void> const landed = flight.land(); !landed) {
+            return landed.error();
+        }
+        slowest_ns = std::max(slowest_ns, steady_now_ns() - begin_ns);
+    }
+    return slowest_ns;
+}
+
+LinkRates rates_from(
+    double out, double in, std::pair<double, double> both, std::int64_t latency_ns
+) {
+    return {out, in, std::min(out, both.first), std::min(in, both.second), latency_ns};
+}
+
+}  // namespace
+
+Result<LinkRates> measure_tier(Tier& tier, std::int64_t budget_ns) {
+    Result<Blocks> const blocks = blocks_of(tier);
+    if (!blocks.ok()) {
+        return blocks.error();
+    }
+    Start const store = [&](std::size_t block, TierDone done) {
+        tier.store(blocks->rooms[block], blocks->bytes(block), std::move(done));
+    };
+    Start const load = [&](std::size_t block, TierDone done) {
+        tier.load(blocks->rooms[block], blocks->bytes(block), std::move(done));
+    };
+    // The first half is stored while the second one is loaded.
+    Start const load_second = [&](std::size_t block, TierDone done) {
+        load(block + kInFlight, std::move(done));
+    };
+    Result<double> const out = rate_of(store, 2 * kInFlight, budget_ns);
+    Result<double> const in = out.ok() ? rate_of(load, 2 * kInFlight, budget_ns) : out;
+    if (!in.ok()) {
+        return in.error();
+    }
+    auto const both = rates_of_both(store, load_second, kInFlight, budget_ns);
+    if (!both.ok()) {
+        return both.error();
+    }
+    Result<std::int64_t> const latency_ns = latency_of(tier, blocks->memory.bytes());
+    if (!latency_ns.ok()) {
+        return latency_ns.error();
+    }
+    return rates_from(*out, *in, *both, *latency_ns);
+}
+
+namespace {
+
+/// A block of the device and one of pinned memory.
+class Copies {
+  public:
+    Copies(Device& device, void* block, std::byte* memory)
+        : device_(device), block_(block), memory_(memory) {}
+
+    /// Bytes a second by the device's own time, of copies out, in, or out beside copies in.
+    Result<double> rate(bool out, bool beside_others, std::int64_t budget_ns) {
+        StreamId const stream = out ? device_.copy_out_stream() : device_.copy_in_stream();
+        std::int64_t moved_bytes = 0;
+        StreamEventRef const begin = device_.record(stream);
+        std::int64_t const until_ns = steady_now_ns() + budget_ns;
+        StreamEventRef end;
+        do {
+            if (Result<void> const put = copy(out); !put) {
+                return put.error();
+            }
+            if (beside_others) {
+                if (Result<void> const put = copy(!out); !put) {
+                    return put.error();
+                }
+            }
+            moved_bytes += kBlockBytes;
+            end = device_.record(stream);
+            wait_for(end);
+        } while (steady_now_ns() < until_ns);
+        std::int64_t const took_ns = std::max<std::int64_t>(1, device_.elapsed_ns(begin, end));
+        return static_cast<double>(moved_bytes) * 1e9 / static_cast<double>(took_ns);
+    }
+
+    void finish() {
+        wait_for(device_.record(device_.copy_out_stream()));
+        wait_for(device_.record(device_.copy_in_stream()));
+    }
+
+  private:
+    Result<void> copy(bool out) {
+        return out ? device_.copy(memory_, block_, kBlockBytes, device_.copy_out_stream())
+                   : device_.copy(block_, memory_, kBlockBytes, device_.copy_in_stream());
+    }
+    void wait_for(StreamEventRef const& event) {
+        while (!device_.passed(event)) {
+            std::this_thread::sleep_for(kPollInterval);
+        }
+    }
+
+    Device& device_;
+    void* const block_;
+    std::byte* const memory_;
+};
+
+Result<LinkRates> rates_of_copies(Copies& copies, std::int64_t budget_ns) {
+    Result<double> const out = copies.rate(true, false, budget_ns);
+    Result<double> const in = out.ok() ? copies.rate(false, false, budget_ns) : out;
+    Result<double> const both_out = in.ok() ? copies.rate(true, true, budget_ns) : in;
+    Result<double> const both_in = both_out.ok() ? copies.rate(false, true, budget_ns) : both_out;
+    if (!both_in.ok()) {
+        return both_in.error();
+    }
+    return rates_from(*out, *in, {*both_out, *both_in}, 0);
+}
+
+}  // namespace
+
+Result<LinkRates> measure_copies(Device& device, Tier& tier, std::int64_t budget_ns) {
+    if (device.is_host()) {
+        return Error{Errc::unsupported, "the device is the host: nothing is copied", "probe"};
+    }
+    Result<Reservation> const room = tier.reserve(kBlockBytes);
+    if (!room.ok()) {
+        return room.error();
+    }
+    std::span<std::byte> const memory = tier.memory(*room);
+    if (memory.empty()) {
+        return Error{Errc::unsupported, tier.name() + " lends no memory", "probe"};
+    }
+    void* const block = device.try_allocate(kBlockBytes, device.current_stream());
+    if (block == nullptr) {
+        return Error{Errc::out_of_memory, "no room for 4 MiB on the device", "probe"};
+    }
+    Copies copies(device, block, memory.data());
+    Result<LinkRates> rates = rates_of_copies(copies, budget_ns);
+    copies.finish();
+    device.free(block);
+    return rates;
+}
+
+void add_links(Machine& machine, Pool pool, LinkRates const& rates) {
+    machine.links.push_back({Pool::device, pool, rates.out, rates.both_out, rates.latency_ns, ""});
+    machine.links.push_back({pool, Pool::device, rates.in, rates.both_in, rates.latency_ns, ""});
+}
+
+}  // namespace spillway

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "probe/link_probe.h"
+
+#include "base/units.h"
+#include "tier/faulty_tier.h"
+#include "tier/memory_tier.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace spillway {
+namespace {
+
+constexpr std::int64_t kOnce = 0;  ///< each block once
+
+TEST(LinkProbe, measures_both_ways_and_leaves_the_tier_as_it_was) {
+    MemoryTier tier(64_MiB);
+    Result<LinkRates> const rates = measure_tier(tier, kOnce);
+    ASSERT_TRUE(rates.ok()) << rates.error().message();
+    EXPECT_GT(rates->out, 0);
+    EXPECT_GT(rates->in, 0);
+    EXPECT_LE(rates->both_out, rates->out);
+    EXPECT_LE(rates->both_in, rates->in);
+    EXPECT_GT(rates->latency_ns, 0);
+    EXPECT_EQ(tier.counters().used_bytes, 0);
+}
+
+TEST(LinkProbe, what_the_tier_cannot_do_is_its_error) {
+    MemoryTier small(1_MiB);
+    EXPECT_EQ(measure_tier(small, kOnce).error().code, Errc::tier_full);
+    FaultyTier faulty(std::make_unique<MemoryTier>(64_MiB), {{.first = 3}});
+    EXPECT_FALSE(measure_tier(faulty, kOnce).ok());
+}
+
+TEST(LinkProbe, a_machine_takes_its_links) {
+    Machine machine{
+        .name = "here",
+        .tiers = {{"d", Pool::device, 1}, {"n", Pool::nvme, 1}},
+        .links = {},
+        .groups = {}};
+    add_links(machine, Pool::nvme, {4e9, 5e9, 2e9, 3e9, 7});
+    ASSERT_TRUE(validate(machine).ok());
+    EXPECT_EQ(link_of(machine, Lane::nvme_write)->rate_bytes_per_s, 4e9);
+    EXPECT_EQ(link_of(machine, Lane::nvme_read)->both_ways_rate_bytes_per_s, 3e9);
+}
+
+}  // namespace
+}  // namespace spillway
