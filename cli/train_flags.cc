@@ -232,10 +232,18 @@ void add_session_flag(CLI::App& app, Option const& option, TrainOptions& options
             text != nullptr ? options.session.*(*text) : options.typed[std::string(option.name)];
         added = app.add_option(flag, to, help)->take_last()->type_name(type_name_of(option.type));
         auto const names = choices_of(option);
-        added->check(
-            names.empty() ? check(not_empty)
-                          : CLI::IsMember(std::vector<std::string>(names.begin(), names.end()))
-        );
+        CLI::Validator const is_member =
+            CLI::IsMember(std::vector<std::string>(names.begin(), names.end()));
+        if (option.type == OptionType::policy) {  // parameters may follow its name
+            added->check(CLI::Validator(
+                [is_member](std::string const& policy) {
+                    return is_member(policy.substr(0, policy.find(':')));
+                },
+                is_member.get_description()
+            ));
+        } else {
+            added->check(names.empty() ? check(not_empty) : is_member);
+        }
     }
     added->group(std::string(option.group));
     if (option.type == OptionType::codecs) {

@@ -104,7 +104,7 @@ TEST(TrainFlags, what_needs_or_excludes_another_is_named_with_its_value) {
 }
 
 TEST(TrainFlags, what_cannot_be_is_named) {
-    EXPECT_EQ(refused({"--policy", "magic"}), "--policy: magic not in {online,keep_all,qpo}");
+    EXPECT_EQ(refused({"--policy", "magic"}), "--policy: magic not in {online,keep_all,qpo,te}");
     EXPECT_EQ(refused({"--nvme", ""}), "--nvme: '' is empty");
     EXPECT_EQ(
         refused({"--device-budget", "0"}),

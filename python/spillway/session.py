@@ -106,8 +106,9 @@ class Session:
         nvme_budget: most bytes to use in nvme; a share is of its free space [nine tenths of the free space].
         nvme_allow_tmpfs: allow nvme to be on a file system in memory (tmpfs) [False].
         nvme_rate: limit nvme to this many bytes a second each way, to imitate a slower drive or link [as fast as it is].
-        policy: decides which saved tensors leave the device, and when: "online" (chooses at run time what to move);
-            "keep_all" (moves nothing); with lossy: "qpo" (moves layer inputs at once, in 4 or 8 bits) ["online"].
+        policy: decides which saved tensors leave the device, and when: "online" (chooses at run time); "keep_all"
+            (moves nothing); with lossy: "qpo" (layer inputs, in 4 or 8 bits); others make a plan (docs/systems.md)
+            ["online"].
         recompute: "auto": saved tensors may also be dropped, and made again by the operators that made them, bit for
             bit; "off": they are moved or stay ["off"].
         min_tensor_bytes: saved tensors smaller than this stay on the device [64 KiB].
@@ -367,7 +368,7 @@ class Session:
 
     @staticmethod
     def _moves(policy: str) -> bool:
-        return any(known.moves for known in policies() if known.name == policy)
+        return any(known.moves for known in policies() if known.name == policy.partition(":")[0])
 
     def _warn_of_no_place(self, *, makes_again: bool) -> None:
         """Not if the budget exceeds the machine's memory: such a session only measures."""

@@ -19,12 +19,12 @@ constexpr std::array kTeParameters{PolicyParameter{
 constexpr std::array kPolicies{
     Policy{
         .name = "online",
-        .what = "chooses at run time what to move",
+        .what = "chooses at run time",
         .paper = "DELTA: Tang et al., 2022 (its run-time choice, reduced to moves)"},
     Policy{.name = "keep_all", .what = "moves nothing", .moves = false},
     Policy{
         .name = "qpo",
-        .what = "moves layer inputs at once, in 4 or 8 bits",
+        .what = "layer inputs, in 4 or 8 bits",
         .paper = "QPO: Xiang Fan and Shaohuai Shi, ICPADS 2025, "
                  "DOI 10.1109/ICPADS67057.2025.11323016",
         .is_lossy = true,

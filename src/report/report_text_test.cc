@@ -231,12 +231,11 @@ TEST(ReportText, json_has_its_version_and_every_number_by_name) {
     EXPECT_EQ(json["stall_by_cause_ns"]["nvme"], 1'500'000'000);
     EXPECT_EQ(json["nvme_stored_bytes"], 3'000'000);
     EXPECT_EQ(json["codecs"].size(), 0U);
-    // Plain fields of 8 bytes each; the two arrays, the vector and the plan are one name here, the split of
-    // the peak is two, and head and version are two.
-    std::size_t const plain =
-        (sizeof(Report) - sizeof(std::vector<CodecReport>) - sizeof(PeakSplit) -
-         sizeof(PlanReport)) /
-        8;
+    // Plain fields of 8 bytes each; the two arrays, the vector and the plan are one name here, the
+    // split of the peak is two, and head and version are two.
+    std::size_t const plain = (sizeof(Report) - sizeof(std::vector<CodecReport>) -
+                               sizeof(PeakSplit) - sizeof(PlanReport)) /
+                              8;
     EXPECT_EQ(json.size(), plain - kPhases - kStallCauses + 4 + 2 + 2);
     // The same of the split, whose vector is one name.
     EXPECT_EQ(

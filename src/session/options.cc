@@ -44,16 +44,17 @@ std::string named(std::string_view words, Face face, Markup markup) {
     });
 }
 
-/// "online (chooses at run time what to move); with --lossy: ..."
+/// "online (chooses at run time); with --lossy: ...; others make a plan (docs/systems.md)"
 std::string describe_policies(Face face, Markup markup) {
     std::string_view const mark = markup == Markup::markdown ? "`" : "";
     std::string all;
     for (Policy const& policy : policies()) {
-        all += all.empty() ? "" : "; ";
-        all += policy.is_lossy ? "with " + named("`lossy`", face, markup) + ": " : "";
-        all += fmt::format("{0}{1}{0} ({2})", mark, policy.name, policy.what);
+        if (policy.make_plan == nullptr) {
+            all += policy.is_lossy ? "with " + named("`lossy`", face, markup) + ": " : "";
+            all += fmt::format("{0}{1}{0} ({2}); ", mark, policy.name, policy.what);
+        }
     }
-    return all;
+    return all + "others make a plan (docs/systems.md)";
 }
 
 Result<std::int64_t> whole_number(std::string_view text) {
@@ -92,10 +93,20 @@ std::optional<OptionFault> check_number(Option const& option, std::int64_t numbe
 
 std::optional<OptionFault> check_choice(Option const& option, std::string const& text) {
     std::vector<std::string_view> const choices = choices_of(option);
-    if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) {
+    bool const is_policy = option.type == OptionType::policy;  // parameters may follow the name
+    std::string const name = is_policy ? text.substr(0, text.find(':')) : text;
+    if (choices.empty()) {
         return std::nullopt;
     }
-    return of_text(option, OptionCode::unknown_choice, text);
+    if (std::find(choices.begin(), choices.end(), name) == choices.end()) {
+        return of_text(option, OptionCode::unknown_choice, text);
+    }
+    Result<PolicyChoice> const choice =
+        is_policy ? parse_policy_choice(text) : Result<PolicyChoice>(PolicyChoice());
+    if (!choice.ok()) {
+        return of_text(option, OptionCode::failed, text, choice.error().what);
+    }
+    return std::nullopt;
 }
 
 std::optional<OptionFault> check_file(Option const& option, std::string const& path) {

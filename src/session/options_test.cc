@@ -106,7 +106,7 @@ TEST(Options, bounds_choices_and_needs_are_checked) {
     );
     EXPECT_EQ(
         checked({.policy = "best"}),
-        "unknown_choice policy: unknown policy 'best'; choose from online, keep_all and qpo"
+        "unknown_choice policy: unknown policy 'best'; choose from online, keep_all, qpo and te"
     );
     EXPECT_EQ(
         checked({.nonfinite = "zero"}),

@@ -158,11 +158,11 @@ Report report() {
         .policy = "te:layers=8",
         .refusal = {},
         .foretold_step_ns = 5'000'000,
-        .foretold_peak_bytes = 64_MiB,
+        .foretold_peak_bytes = 67'108'864,
         .recorded_step_ns = 6'000'000,
         .steps = 2,
         .step_ns = 5'100'000,
-        .peak_bytes = 64_MiB};
+        .peak_bytes = 67'108'864};
     return report;
 }
 
