@@ -16,6 +16,7 @@ class Policy(NamedTuple):
         paper: Its authors, venue and DOI, or "".
         lossy: Whether it needs `lossy=True`.
         moves: False if nothing ever leaves the device.
+        plans: Whether it records a step and makes a plan of it.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Policy(NamedTuple):
     paper: str
     lossy: bool
     moves: bool
+    plans: bool
 
 
 def policies() -> list[Policy]:

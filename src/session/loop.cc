@@ -24,6 +24,9 @@ namespace {
 /// How many not yet unshared values are looked at for every saved one: more than one, so that their
 /// number does not grow.
 constexpr std::size_t kLooksPerSave = 3;
+/// Under a plan that was made of a trace, where all are looked at: a value leaves when the plan
+/// says.
+constexpr std::size_t kLooksUnderAPlan = 64;
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 
 /// For a turn that a thread has which may wait for ours. A choice: longer than a disk takes.
@@ -125,6 +128,9 @@ Usage Loop::usage() {
 void Loop::handle(Event const& event, std::vector<Command>& commands) {
     std::vector<Command> reply = executor_.on(event);
     all_on_device_ = executor_.all_on_device();
+    if (std::holds_alternative<PlanGiven>(event)) {
+        is_planned_ = true;
+    }
     if (flight_recorder_) {
         flight_recorder_->add(event, reply);
     }
@@ -306,7 +312,11 @@ void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs cons
         }
     }
     if (!reported_later) {
-        Unshared unshared = newly_unshared(is_tracing() ? kAll : kLooksPerSave);
+        Unshared unshared = newly_unshared(
+            is_tracing()  ? kAll
+            : is_planned_ ? kLooksUnderAPlan
+                          : kLooksPerSave
+        );
         MutexLock const lock(mutex_);
         report_backlog(commands);
         Usage const now = usage();

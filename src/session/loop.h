@@ -224,6 +224,7 @@ class Loop {
     std::atomic<Phase> phase_ = Phase::setup;
     std::atomic<std::int64_t> step_ = 0;
     std::atomic<bool> all_on_device_ = true;
+    std::atomic<bool> is_planned_ = false;  ///< a plan was given
 
     Mutex dropped_mutex_;
     std::vector<ValueId> dropped_ SPILLWAY_GUARDED_BY(dropped_mutex_);

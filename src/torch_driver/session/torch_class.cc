@@ -352,16 +352,20 @@ class SessionClass final : public torch::CustomClassHolder {
     bool steps_are_reported_ = false;
 };
 
-/// Of each policy: name, what it does, paper, whether it is lossy, whether it moves anything.
-std::vector<std::tuple<std::string, std::string, std::string, bool, bool>> list_policies() {
-    std::vector<std::tuple<std::string, std::string, std::string, bool, bool>> all;
+using ListedPolicy = std::tuple<std::string, std::string, std::string, bool, bool, bool>;
+
+/// Of each policy: name, what it does, paper, whether it is lossy, whether it moves anything, and
+/// whether it makes a plan.
+std::vector<ListedPolicy> list_policies() {
+    std::vector<ListedPolicy> all;
     for (Policy const& policy : policies()) {
         all.emplace_back(
             std::string(policy.name),
             std::string(policy.what),
             std::string(policy.paper),
             policy.is_lossy,
-            policy.moves
+            policy.moves,
+            policy.make_plan != nullptr
         );
     }
     return all;

@@ -1,0 +1,101 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every policy that makes a plan, in a real training: the bits of plain training, and what was foretold."""
+
+import unittest
+from typing import Any
+
+import spillway
+import torch
+from same_bits import Case, noise, seeded
+
+LAYERS, WIDTH, ROWS, STEPS = 6, 128, 1024, 5
+PLANNED = [policy.name for policy in spillway.policies() if policy.plans]
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(WIDTH)
+        self.up = torch.nn.Linear(WIDTH, 2 * WIDTH)
+        self.down = torch.nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
+
+
+def model() -> torch.nn.Module:
+    return torch.nn.Sequential(*(Block() for _ in range(LAYERS)))
+
+
+def loss_of(net: Any, step: int) -> torch.Tensor:
+    return net(noise(ROWS, WIDTH, step=step)).square().mean()
+
+
+class Planned(Case):
+    def under(self, policy: str, budget: int | str = "1GiB", make: Any = model, **options: Any) -> tuple[list[str], spillway.Report]:
+        net = seeded(make)
+        session = self.open(net, budget, policy=policy, **options)
+        seen = self.train(net, loss_of, lambda: session, steps=STEPS)
+        report = session.report()
+        session.close()
+        return seen, report
+
+    def plain(self) -> list[str]:
+        return self.train(seeded(model), loss_of, steps=STEPS)
+
+    def test_each_plan_runs_with_the_bits_of_plain_training(self) -> None:
+        plain = self.plain()
+        free = self.under("online")[1]["device_peak_bytes"]
+        for policy in PLANNED:
+            with self.subTest(policy):
+                seen, report = self.under(policy)
+                self.assertEqual(seen, plain)
+                plan = report["plan"]
+                if plan["refusal"]:
+                    self.assertIn("it needs", plan["refusal"])
+                    self.assertEqual(report["stored_bytes"], 0)
+                    continue
+                self.assertEqual((plan["policy"], plan["steps"]), (policy, STEPS - 3))
+                self.assertGreater(plan["foretold_step_ns"], 0)
+                self.assertGreater(plan["recorded_step_ns"], 0)
+                self.assertLessEqual(plan["peak_bytes"], 1.03 * plan["foretold_peak_bytes"])
+                self.assertLess(plan["foretold_peak_bytes"], free)
+                self.assertGreater(report["loaded_bytes"], 0)
+
+    def test_transformer_engines_points_show_below_the_budget(self) -> None:
+        """At most L - N sets of a layer's tensors are on the device, though the budget has room for all."""
+        peaks = {}
+        for layers in (1, 2, 4):
+            _, report = self.under(f"te:layers={layers}")
+            self.assertEqual(report["plan"]["policy"], f"te:layers={layers}")
+            peaks[layers] = report["plan"]["peak_bytes"]
+        a_set = 4 * ROWS * WIDTH * 5  # norm's input and output, up's and gelu's outputs
+        self.assertAlmostEqual(peaks[1] - peaks[2], a_set, delta=0.3 * a_set)
+        self.assertAlmostEqual(peaks[2] - peaks[4], 2 * a_set, delta=0.4 * a_set)
+
+    def test_a_plan_under_a_tight_budget_keeps_it(self) -> None:
+        budget = int(0.7 * self.under("online")[1]["device_peak_bytes"])
+        seen, report = self.under("te:layers=4", budget)
+        self.assertEqual(seen, self.plain())
+        self.assertLessEqual(report["device_peak_bytes"], budget)
+        self.assertEqual(report["plan"]["refusal"], "")
+
+    def test_a_model_without_layers_goes_on_under_online_and_says_why(self) -> None:
+        _, report = self.under("te", make=lambda: torch.nn.Linear(WIDTH, WIDTH))
+        self.assertIn("three repeated layers", report["plan"]["refusal"])
+        self.assertRegex(str(report), r"(?m)^plan +none +te +.*three repeated layers")
+
+    def test_the_table_says_what_was_foretold_and_what_came_of_it(self) -> None:
+        _, report = self.under("te:layers=2")
+        self.assertRegex(str(report), r"(?m)^plan +by +te:layers=2 +2 steps\n +step foretold +\d+\.\d+ s\n +peak foretold +[\d.]+ MiB")
+
+    def test_a_policys_parameters_are_checked_when_it_opens(self) -> None:
+        for text, says in (("te:depth=3", "no parameter 'depth'; it has layers"), ("te:layers=x", "not a number from 0"),
+                           ("online:layers=1", "makes no plan"), ("tee", "unknown policy 'tee'")):
+            with self.subTest(text), self.assertRaisesRegex(spillway.OptionError, says):
+                self.open(model(), "1GiB", policy=text)
+
+
+if __name__ == "__main__":
+    unittest.main()
