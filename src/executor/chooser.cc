@@ -30,6 +30,9 @@ class Planned final : public Chooser {
         if (fate->second.kind == FateKind::keep) {
             return {Advice::last_resort, Pool::host};
         }
+        if (fate->second.kind == FateKind::recompute) {
+            return {Advice::when_asked, Pool::host, true};
+        }
         return {Advice::at_once, fate->second.pool};
     }
     void take_plan(Plan const& plan) override { plan_ = plan; }

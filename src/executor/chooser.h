@@ -18,6 +18,7 @@ namespace spillway {
 struct Choice {
     Advice advice = Advice::when_asked;
     Pool pool = Pool::host;  ///< the first pool to try; later ones follow
+    bool recompute = false;  ///< the plan has it made again: it goes by its recipe when it can
     bool operator==(Choice const&) const = default;
 };
 

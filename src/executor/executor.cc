@@ -112,16 +112,21 @@ void Executor::take(Saved const& event) {
     in_backward_ = false;
     std::int32_t const place = times_.place_of(event.slot);
     bool const is_timed = place != PlanTimes::kNoPlace;
+    Choice const choice = chooser_->choose(event);
     values_.add(
         event.value,
         Value{
             .size_bytes = event.size_bytes,
             .encoded_bytes = event.encoded_bytes,
             .distance = distance_by_age(event.value),
-            .choice = chooser_->choose(event),
+            .choice = choice,
             .place = place,
+            .is_to_leave = choice.recompute && !(is_timed && times_.has_leave(place)),
             .awaits_return = is_timed && times_.has_return(place)}
     );
+    if (choice.recompute) {
+        room_.will_recompute(event.value);
+    }
     see(event.usage);
     left_.begin();
     if (is_timed) {
@@ -156,6 +161,7 @@ void Executor::take(Point const& event) {
         }
         room_.leave_by_plan(id);
     }
+    room_.recompute_by_plan();
     if (!in_backward_) {
         room_.store_ahead();
     }

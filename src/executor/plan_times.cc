@@ -9,13 +9,14 @@ void PlanTimes::take_plan(Plan const& plan) {
     numbers_.clear();
     places_.clear();
     for (auto const& [slot, fate] : plan.fates) {
-        if (fate.kind != FateKind::move || (!fate.leaves && !fate.returns)) {
+        if (fate.kind == FateKind::keep || (!fate.leaves && !fate.returns)) {
             continue;
         }
         std::int32_t const own = add(slot);
         if (fate.leaves) {
             std::int32_t const time = add(*fate.leaves);
             places_[static_cast<std::size_t>(time)].leaving.push_back(own);
+            places_[static_cast<std::size_t>(own)].has_leave = true;
         }
         if (fate.returns) {
             std::int32_t const time = add(*fate.returns);

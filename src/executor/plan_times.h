@@ -25,7 +25,9 @@ class PlanTimes {
     void take_plan(Plan const& plan);
 
     [[nodiscard]] std::int32_t place_of(Slot const& slot) const;
-    /// Whether the place's own value waits for another's need before it returns.
+    /// Whether the place's own value waits for another's save before it leaves, and for another's
+    /// need before it returns.
+    [[nodiscard]] bool has_leave(std::int32_t place) const { return at(place).has_leave; }
     [[nodiscard]] bool has_return(std::int32_t place) const { return at(place).has_return; }
 
     void saved(std::int32_t place, ValueId value) {
@@ -44,6 +46,7 @@ class PlanTimes {
     struct Place {
         std::vector<std::int32_t> leaving;  ///< places, in the order of their slots
         std::vector<std::int32_t> returning;
+        bool has_leave = false;
         bool has_return = false;
         ValueId value;
     };

@@ -105,6 +105,40 @@ TEST_F(PlanTimesTest, one_that_is_needed_before_its_time_returns_then) {
     EXPECT_EQ(text_of(need(2)), "");
 }
 
+TEST_F(PlanTimesTest, what_is_made_again_goes_when_its_sources_are_the_graphs_alone) {
+    Plan plan;
+    plan.fates[slot(1)] = {.kind = FateKind::recompute};
+    give(plan);
+    (void)save(0);
+    (void)save(1);
+    (void)executor_.on(Made{{1}, {.sources = {ValueId{0}}}});
+    EXPECT_EQ(text_of(unshare(1)), "") << "something else holds its source";
+    EXPECT_EQ(text_of(unshare(0)), "drop 1");
+    EXPECT_EQ(text_of(need(1)), "run 1");
+}
+
+TEST_F(PlanTimesTest, what_is_made_again_may_have_a_time_to_leave) {
+    Plan plan;
+    plan.fates[slot(1)] = {.kind = FateKind::recompute, .leaves = slot(2)};
+    give(plan);
+    (void)save(0);
+    (void)save(1);
+    (void)executor_.on(Made{{1}, {.sources = {ValueId{0}}}});
+    (void)unshare(0);
+    EXPECT_EQ(text_of(unshare(1)), "");
+    (void)save(2);
+    EXPECT_EQ(text_of(unshare(2)), "drop 1");
+}
+
+TEST_F(PlanTimesTest, what_is_to_be_made_again_and_cannot_stays) {
+    Plan plan;
+    plan.fates[slot(0)] = {.kind = FateKind::recompute};
+    give(plan);
+    (void)save(0);
+    EXPECT_EQ(text_of(unshare(0)), "");
+    EXPECT_EQ(text_of(need(0)), "");
+}
+
 TEST_F(PlanTimesTest, the_state_between_two_steps_has_the_plan) {
     Plan const plan = plan_of({FateKind::move, Pool::host, slot(1), {}});
     give(plan);

@@ -186,14 +186,32 @@ std::int64_t Room::drop_by_recipes(std::int64_t missing_bytes, bool before_moves
     std::int64_t freed = 0;
     for (auto id = candidates.rbegin(); id != candidates.rend() && freed < missing_bytes; ++id) {
         if (goes_by_recipe(*id, before_moves)) {
-            Value const& value = *values_.find(*id);
-            freed += value.size_bytes;
-            left_.add(value.size_bytes);
-            floor_.will_rise(value.recipe->transient_bytes);
-            recompute_.drop(*id);
+            freed += values_.find(*id)->size_bytes;
+            drop_by_recipe(*id);
         }
     }
     return freed;
+}
+
+void Room::drop_by_recipe(ValueId id) {
+    Value const& value = *values_.find(id);
+    left_.add(value.size_bytes);
+    floor_.will_rise(value.recipe->transient_bytes);
+    recompute_.drop(id);
+}
+
+void Room::recompute_by_plan() {
+    std::erase_if(to_recompute_, [this](ValueId id) {
+        Value const* const value = values_.find(id);
+        if (value == nullptr || value->fetched || value->by_recipe) {
+            return true;
+        }
+        bool const goes = value->is_to_leave && goes_by_recipe(id, false);
+        if (goes) {
+            drop_by_recipe(id);
+        }
+        return goes;
+    });
 }
 
 std::int64_t Room::drop_from(std::int64_t missing_bytes) {

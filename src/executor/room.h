@@ -53,6 +53,10 @@ class Room {
     void read_ahead(bool ordered);
     /// Drops the value if the plan has it leave now, and it can.
     void leave_by_plan(ValueId id);
+    /// The plan has the value made again; it goes at a `recompute_by_plan`, when it can.
+    void will_recompute(ValueId id) { to_recompute_.push_back(id); }
+    /// Drops those of these whose time has come and whose recipes' sources are the graph's alone.
+    void recompute_by_plan();
     /// The time of these to return has come: brings them back as far as the demand reserve stays
     /// free.
     void return_by_plan(std::vector<ValueId> const& ids);
@@ -72,6 +76,7 @@ class Room {
     [[nodiscard]] bool goes_by_recipe(ValueId id, bool before_moves) const;
     [[nodiscard]] std::int64_t goes_at_any_moment_bytes(std::int64_t enough_bytes) const;
     [[nodiscard]] std::int64_t drop_by_recipes(std::int64_t missing_bytes, bool before_moves);
+    void drop_by_recipe(ValueId id);
     [[nodiscard]] std::int64_t wait_for_orphans(std::int64_t missing_bytes);
     [[nodiscard]] std::int64_t store_and_drop(std::int64_t missing_bytes, bool last_resort);
     [[nodiscard]] PoolRefusal refusal_of(Pool pool) const;
@@ -84,6 +89,7 @@ class Room {
     Transfers& transfers_;
     Recompute& recompute_;
     Reply& reply_;
+    std::vector<ValueId> to_recompute_;  ///< by the plan, and still there
 };
 
 }  // namespace spillway

@@ -6,7 +6,9 @@
 #include "machine/machine.h"
 #include "trace/trace.h"
 
+#include <array>
 #include <map>
+#include <set>
 
 namespace spillway {
 
@@ -75,19 +77,6 @@ Result<void> check_move(
         );
     }
     Times const& own = times.at(slot);
-    if (fate.leaves) {
-        auto const at = times.find(*fate.leaves);
-        if (at == times.end()) {
-            return wrong(
-                text_of(slot) + " leaves at " + text_of(*fate.leaves) + ", which the trace lacks"
-            );
-        }
-        if (at->second.saved < own.saved) {
-            return wrong(
-                text_of(slot) + " leaves at " + text_of(*fate.leaves) + ", before it is saved"
-            );
-        }
-    }
     if (fate.returns) {
         auto const at = times.find(*fate.returns);
         if (at == times.end() || at->second.needed < 0) {
@@ -105,13 +94,39 @@ Result<void> check_move(
     return {};
 }
 
+Result<void> check_leaving(Slot const& slot, Fate const& fate, std::map<Slot, Times> const& times) {
+    if (!fate.leaves) {
+        return {};
+    }
+    auto const at = times.find(*fate.leaves);
+    std::string const what = text_of(slot) + " leaves at " + text_of(*fate.leaves);
+    if (at == times.end()) {
+        return wrong(what + ", which the trace lacks");
+    }
+    if (at->second.saved < times.at(slot).saved) {
+        return wrong(what + ", before it is saved");
+    }
+    return {};
+}
+
 }  // namespace
+
+std::string_view name_of(FateKind kind) {
+    constexpr std::array<std::string_view, 3> kNames{"keep", "move", "recompute"};
+    return kNames[static_cast<std::size_t>(kind)];
+}
 
 Result<void> validate(Plan const& plan, Trace const& trace, Machine const& machine) {
     if (Result<void> const fine = check_predictions(plan); !fine) {
         return fine;
     }
     std::map<Slot, Times> const times = times_of(trace);
+    std::set<Slot> with_recipe;
+    for (TraceValue const& value : trace.values) {
+        if (value.recipe) {
+            with_recipe.insert(value.slot);
+        }
+    }
     for (auto const& [slot, fate] : plan.fates) {
         if (!times.contains(slot)) {
             return wrong("the trace has no value at " + text_of(slot));
@@ -120,6 +135,18 @@ Result<void> validate(Plan const& plan, Trace const& trace, Machine const& machi
             if (fate.leaves || fate.returns) {
                 return wrong(text_of(slot) + " is kept, and has a time to leave or return");
             }
+            continue;
+        }
+        if (Result<void> const fine = check_leaving(slot, fate, times); !fine) {
+            return fine;
+        }
+        if (fate.kind == FateKind::recompute && (fate.returns || !with_recipe.contains(slot))) {
+            return wrong(
+                text_of(slot) + (fate.returns ? " is made again, and has a time to return"
+                                              : " is made again, and the trace has no recipe of it")
+            );
+        }
+        if (fate.kind == FateKind::recompute) {
             continue;
         }
         if (Result<void> const fine = check_move(slot, fate, times, machine); !fine) {

@@ -24,13 +24,19 @@ struct Trace;
 enum class FateKind : std::uint8_t {
     keep,  ///< stays on the device
     move,  ///< leaves for `pool` as soon as only the saved graph holds it; comes back before need
+    recompute,  ///< goes without a copy when it can, and its recipe makes it again when it is
+                ///< needed
 };
+
+/// "keep", "move", "recompute".
+[[nodiscard]] std::string_view name_of(FateKind kind);
 
 struct Fate {
     FateKind kind = FateKind::keep;
     Pool pool = Pool::nvme;  ///< where a moved value waits; host or nvme
     /// Its device bytes go once the value of this slot was saved, however much room there is: the
-    /// program waits for the store if it has not ended. None: they go when room is needed.
+    /// program waits for the store if it has not ended. None: what moves goes when room is needed,
+    /// what is made again as soon as its recipe's sources are the saved graph's alone.
     std::optional<Slot> leaves{};
     /// Its return begins when backward needs the value of this slot. None: as early as there is
     /// room.
@@ -53,7 +59,8 @@ struct Plan {
 /// Does the plan fit the step and the machine? Whether its bytes fit is the simulator's question.
 ///
 /// Fails   Errc::bad_argument naming the slot or field: a slot that the trace lacks; a pool that
-///         the machine has not, or that is the device; a value that leaves before it is saved, or
+///         the machine has not, or that is the device; a value that is made again and has no
+///         recipe, or has a time to return; a value that leaves before it is saved, or
 ///         returns at a need that comes after its own or at none; a prediction below 0 or below
 ///         its bound
 [[nodiscard]] Result<void> validate(Plan const& plan, Trace const& trace, Machine const& machine);

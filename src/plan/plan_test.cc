@@ -119,6 +119,22 @@ TEST(Plan, a_value_returns_at_a_need_before_its_own) {
     );
 }
 
+TEST(Plan, what_is_made_again_needs_a_recipe_and_has_no_time_to_return) {
+    Trace trace = with_points();
+    Plan plan;
+    plan.fates[kSecond] = {.kind = FateKind::recompute};
+    auto const refusal = [&] {
+        Result<void> const verdict = validate(plan, trace, with_host());
+        return verdict ? "" : verdict.error().message();
+    };
+    EXPECT_EQ(refusal(), "plan: aten::addmm:0#1 is made again, and the trace has no recipe of it");
+    trace.values[1].recipe = RecipeShape{.sources = {ValueId{0}}};
+    EXPECT_EQ(refusal(), "");
+    EXPECT_EQ(*parse_plan(to_json_text(plan)), plan);
+    plan.fates[kSecond].returns = kFirst;
+    EXPECT_EQ(refusal(), "plan: aten::addmm:0#1 is made again, and has a time to return");
+}
+
 TEST(Plan, parser_refuses_two_fates_for_a_slot) {
     std::string text = to_json_text(two_fates());
     text.replace(text.find("\"occurrence\":1"), 14, "\"occurrence\":0");

@@ -18,7 +18,7 @@ using OrderedJson = nlohmann::ordered_json;
 Fate read_fate(JsonView const& view) {
     view.only({"slot", "fate", "pool", "leaves", "returns"});
     Fate fate;
-    fate.kind = static_cast<FateKind>(view.at("fate").one_of({"keep", "move"}));
+    fate.kind = static_cast<FateKind>(view.at("fate").one_of({"keep", "move", "recompute"}));
     if (fate.kind == FateKind::keep) {
         for (char const* const key : {"pool", "leaves", "returns"}) {
             if (view.has(key)) {
@@ -27,7 +27,11 @@ Fate read_fate(JsonView const& view) {
         }
         return fate;
     }
-    fate.pool = view.at("pool").one_of({"host", "nvme"}) == 0 ? Pool::host : Pool::nvme;
+    if (fate.kind == FateKind::move) {
+        fate.pool = view.at("pool").one_of({"host", "nvme"}) == 0 ? Pool::host : Pool::nvme;
+    } else if (view.has("pool") || view.has("returns")) {
+        view.fail("is made again, but has a pool or a time to return");
+    }
     if (view.has("leaves")) {
         fate.leaves = read_slot(view.at("leaves"));
     }
@@ -50,7 +54,7 @@ OrderedJson to_json(Plan const& plan) {
     json["fates"] = OrderedJson::array();
     for (auto const& [slot, fate] : plan.fates) {
         OrderedJson item{{"slot", to_json(slot)}};
-        item["fate"] = fate.kind == FateKind::keep ? "keep" : "move";
+        item["fate"] = name_of(fate.kind);
         if (fate.kind == FateKind::move) {
             item["pool"] = name_of(fate.pool);
         }

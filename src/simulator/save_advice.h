@@ -29,7 +29,10 @@ class SaveAdvice {
         if (options_.chooser == ChooserKind::planned && plan_ != nullptr) {
             auto const fate = plan_->fates.find(slot);
             if (fate != plan_->fates.end()) {
-                return fate->second.kind == FateKind::keep ? Advice::last_resort : Advice::at_once;
+                FateKind const kind = fate->second.kind;
+                return kind == FateKind::keep   ? Advice::last_resort
+                       : kind == FateKind::move ? Advice::at_once
+                                                : Advice::when_asked;
             }
         }
         return rule_of(slot).advice;

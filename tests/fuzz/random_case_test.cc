@@ -175,7 +175,7 @@ void draw_recipes(Dice& dice, Case& made) {
     }
     Trace& trace = made.trace;
     SimulatorOptions& how = made.how;
-    if (dice.percent(60)) {  // else most values have other fates
+    if (dice.percent(40)) {  // else most values have other fates
         made.options.chooser = ChooserKind::online;
     }
     if (dice.percent(50)) {
@@ -281,7 +281,9 @@ Plan random_plan(Dice& dice, Trace const& trace) {
     bool const has_times = dice.percent(70);
     auto const fate = [&] {
         Fate drawn;
-        drawn.kind = dice.percent(60) ? FateKind::move : FateKind::keep;
+        drawn.kind = dice.percent(30)   ? FateKind::recompute
+                     : dice.percent(60) ? FateKind::move
+                                        : FateKind::keep;
         drawn.pool = dice.percent(50) ? Pool::host : Pool::nvme;
         if (has_times && dice.percent(70)) {
             drawn.leaves = any_slot();
