@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Plans of a recorded step, made, foretold and compared from files alone: no torch, no device. All
+// of it is the simulator's word: what runs is the same executor in real time.
+#pragma once
+
+#include "base/result.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+/// Bytes. 0: the device has what the machine's file says; the host and NVMe have what it says, too.
+struct PlanningBudgets {
+    std::int64_t device_bytes = 0;
+    std::int64_t host_bytes = 0;
+    std::int64_t nvme_bytes = 0;
+};
+
+/// A recorded step and the machine that it is to run on (docs/formats), as files.
+struct PlanningFiles {
+    std::string trace;
+    std::string machine;
+};
+
+struct PlanText {
+    std::string json;     ///< the plan (docs/formats/plan.md)
+    std::string summary;  ///< one line: the policy, its step and peak as foretold, beside no moves
+};
+
+/// The plan that `policy` ("te:layers=8") makes.
+///
+/// Fails   Errc::io, Errc::bad_format, Errc::bad_argument: one line that names file, key and
+/// reason;
+///         Errc::out_of_memory: no plan of that policy fits; Errc::unsupported: what it needs
+[[nodiscard]] Result<PlanText> plan_of_files(
+    PlanningFiles const& files, std::string const& policy, PlanningBudgets const& budgets
+);
+
+/// A table of what a plan costs. `timeline`: a file for trace viewers; empty: none.
+///
+/// Fails   as plan_of_files; Errc::bad_argument: the plan is of another step or machine
+[[nodiscard]] Result<std::string> simulation_of_files(
+    PlanningFiles const& files,
+    std::string const& plan,
+    PlanningBudgets const& budgets,
+    std::string const& timeline
+);
+
+/// One policy under one device budget.
+struct Foretold {
+    std::string policy{};
+    std::int64_t device_bytes = 0;  ///< the budget
+    std::string refusal{};          ///< why it cannot run; empty: it can, and the rest is known
+    std::int64_t step_ns = 0;
+    std::int64_t peak_bytes = 0;  ///< of the device
+    std::int64_t stored_bytes = 0;
+    std::int64_t loaded_bytes = 0;
+    std::int64_t recomputed_bytes = 0;
+    std::int64_t stall_ns = 0;  ///< that compute waits
+};
+
+struct Comparison {
+    std::string trace{};
+    std::string machine{};
+    std::int64_t compute_ns = 0;   ///< of the step with everything on the device
+    std::int64_t peak_bytes = 0;   ///< of the device then
+    std::int64_t floor_bytes = 0;  ///< the smallest device budget under which `online` runs
+    std::vector<std::int64_t> budgets{};
+    std::vector<Foretold> rows{};  ///< by policy, then by budget, in the order of `budgets`
+
+    [[nodiscard]] std::string to_table() const;
+    [[nodiscard]] std::string to_json() const;
+};
+
+/// Every policy under every budget, simulated by all cores. No `policies`: `online` and all that
+/// make plans. No `budgets`: floor + x (peak - floor), x = 3/4, 1/2 and 1/4.
+///
+/// Fails   as plan_of_files; what a single policy cannot do is in its row
+[[nodiscard]] Result<Comparison> compare_files(
+    PlanningFiles const& files,
+    std::vector<std::string> const& policies,
+    std::vector<std::int64_t> const& budgets,
+    PlanningBudgets const& others
+);
+
+/// Which budget: one policy under budgets from the peak down to the smallest that works.
+///
+/// Fails   as plan_of_files; Errc::out_of_memory: it does not even run with the peak
+[[nodiscard]] Result<Comparison> fit_files(
+    PlanningFiles const& files, std::string const& policy, PlanningBudgets const& others
+);
+
+}  // namespace spillway

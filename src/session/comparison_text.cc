@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A comparison for people and as JSON.
+
+#include "base/json_view.h"
+#include "base/units.h"
+#include "spillway/planning.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace spillway {
+
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+double ratio(std::int64_t part, std::int64_t whole) {
+    return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+/// "1.03, 612.0 MiB", or that it cannot run.
+std::string cell_of(Foretold const& row, std::int64_t compute_ns) {
+    return row.refusal.empty()
+               ? fmt::format(
+                     "{:.3f}, {}", ratio(row.step_ns, compute_ns), format_size(row.peak_bytes)
+                 )
+               : "does not run";
+}
+
+}  // namespace
+
+std::string Comparison::to_table() const {
+    std::string table = fmt::format(
+        "{} on {}\nnothing moved: step {:.3f} s, peak {}; the smallest budget is {}\n"
+        "step relative to compute alone, and peak, under a device budget of\n",
+        trace.empty() ? "trace" : trace,
+        machine.empty() ? "machine" : machine,
+        static_cast<double>(compute_ns) / 1e9,
+        format_size(peak_bytes),
+        format_size(floor_bytes)
+    );
+    std::size_t width = 8;
+    for (Foretold const& row : rows) {
+        width = std::max(width, row.policy.size() + 2);
+    }
+    table += std::string(width, ' ');
+    for (std::int64_t const budget : budgets) {
+        table += fmt::format("{:>20}", format_size(budget));
+    }
+    std::string refusals;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        if (i % budgets.size() == 0) {
+            table += fmt::format("\n{:<{}}", rows[i].policy, width);
+        }
+        table += fmt::format("{:>20}", cell_of(rows[i], compute_ns));
+        bool const is_new = !rows[i].refusal.empty() &&
+                            (i % budgets.size() == 0 || rows[i].refusal != rows[i - 1].refusal);
+        refusals += is_new ? fmt::format(
+                                 "{} under {}: {}\n",
+                                 rows[i].policy,
+                                 format_size(rows[i].device_bytes),
+                                 rows[i].refusal
+                             )
+                           : "";
+    }
+    return table + "\n" + refusals;
+}
+
+std::string Comparison::to_json() const {
+    OrderedJson json{
+        {"format", "spillway.comparison"},
+        {"version", 1},
+        {"trace", trace},
+        {"machine", machine},
+        {"compute_ns", compute_ns},
+        {"peak_bytes", peak_bytes},
+        {"floor_bytes", floor_bytes},
+        {"rows", OrderedJson::array()}};
+    for (Foretold const& row : rows) {
+        json["rows"].push_back(
+            {{"policy", row.policy},
+             {"device_bytes", row.device_bytes},
+             {"refusal", row.refusal},
+             {"step_ns", row.step_ns},
+             {"peak_bytes", row.peak_bytes},
+             {"stored_bytes", row.stored_bytes},
+             {"loaded_bytes", row.loaded_bytes},
+             {"recomputed_bytes", row.recomputed_bytes},
+             {"stall_ns", row.stall_ns}}
+        );
+    }
+    return json_lines(json, 2);
+}
+
+}  // namespace spillway

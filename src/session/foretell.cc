@@ -1,0 +1,258 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "session/foretell.h"
+
+#include "base/units.h"
+#include "policy/catalog.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <thread>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+constexpr std::int64_t kPageBytes = 4096;
+constexpr int kFitBudgets = 8;
+
+ExecutorOptions options_of(ChooserKind chooser, Budgets const& budgets) {
+    return {
+        .chooser = chooser,
+        .device_bytes = budgets.device_bytes,
+        .host_bytes = budgets.host_bytes,
+        .nvme_bytes = budgets.nvme_bytes};
+}
+
+/// The chooser and, of a policy that makes one, the plan.
+Result<std::optional<Plan>> plan_of(
+    std::string const& policy, Trace const& trace, Machine const& machine, Budgets const& budgets
+) {
+    Result<PolicyChoice> const choice = parse_policy_choice(policy);
+    if (!choice.ok()) {
+        return choice.error();
+    }
+    if (find_policy(policy)->make_plan == nullptr) {
+        return std::optional<Plan>();
+    }
+    Result<Plan> plan = make_plan(*choice, trace, machine, budgets);
+    if (!plan.ok()) {
+        return plan.error();
+    }
+    return std::optional(std::move(plan).value());
+}
+
+std::int64_t compute_of(Trace const& trace) {
+    std::int64_t compute_ns = 0;
+    for (TracePoint const& point : trace.points) {
+        compute_ns += point.duration_ns;
+    }
+    return compute_ns;
+}
+
+/// Calls `work(i)` for each of `count` on all cores.
+template <typename Work>
+void on_all_cores(std::size_t count, Work const& work) {
+    std::atomic<std::size_t> next = 0;
+    auto const run = [&] {
+        for (std::size_t i = next++; i < count; i = next++) {
+            work(i);
+        }
+    };
+    std::vector<std::thread> threads(
+        std::min<std::size_t>(count, std::max(1U, std::thread::hardware_concurrency())) -
+        (count > 0)
+    );
+    for (std::thread& thread : threads) {
+        thread = std::thread(run);
+    }
+    run();
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+}
+
+Result<Comparison> comparison_of(
+    Trace const& trace, Machine const& machine, Budgets const& others, std::string const& policy
+) {
+    Comparison all{.trace = trace.name, .machine = machine.name};
+    if (Result<void> const fine = validate(trace); !fine) {
+        return fine.error();
+    }
+    if (Result<void> const fine = validate(machine); !fine) {
+        return fine.error();
+    }
+    if (others.host_bytes <= 0 && others.nvme_bytes <= 0) {
+        return Error{
+            Errc::bad_argument,
+            "nothing can move: the machine has neither host memory nor NVMe, or their budgets are "
+            "0",
+            "machine"};
+    }
+    all.compute_ns = compute_of(trace);
+    all.peak_bytes = peak_without_moves(trace);
+    all.floor_bytes = smallest_budget(policy, trace, machine, others, all.peak_bytes + kPageBytes);
+    return all;
+}
+
+void fill(
+    Comparison& all,
+    Trace const& trace,
+    Machine const& machine,
+    std::vector<std::string> const& policies,
+    Budgets const& others
+) {
+    all.rows.resize(policies.size() * all.budgets.size());
+    on_all_cores(all.rows.size(), [&](std::size_t i) {
+        Budgets budgets = others;
+        budgets.device_bytes = all.budgets[i % all.budgets.size()];
+        all.rows[i] = foretell(policies[i / all.budgets.size()], trace, machine, budgets);
+    });
+}
+
+}  // namespace
+
+Result<SimulationResult> simulate_steady_step(
+    Trace const& trace,
+    Machine const& machine,
+    ExecutorOptions const& options,
+    Plan const* plan,
+    bool keep_timeline
+) {
+    SimulatorOptions how{.order = OrderHint::exact, .keep_log = false, .keep_timeline = false};
+    Result<SimulationResult> const first = simulate(trace, machine, options, plan, how);
+    if (!first.ok() || !first->ok) {
+        return first;
+    }
+    how.steps = 2;
+    how.keep_timeline = keep_timeline;
+    Result<SimulationResult> both = simulate(trace, machine, options, plan, how);
+    if (both.ok()) {
+        both->total_ns -= first->total_ns;
+        both->stall_need_ns -= first->stall_need_ns;
+        both->stall_room_ns -= first->stall_room_ns;
+        both->stored_bytes -= first->stored_bytes;
+        both->loaded_bytes -= first->loaded_bytes;
+        both->recomputed_bytes -= first->recomputed_bytes;
+        both->compute_ns -= first->compute_ns;
+    }
+    return both;
+}
+
+Foretold foretell(
+    std::string const& policy, Trace const& trace, Machine const& machine, Budgets const& budgets
+) {
+    Foretold row{.policy = policy, .device_bytes = budgets.device_bytes};
+    Result<std::optional<Plan>> const plan = plan_of(policy, trace, machine, budgets);
+    if (!plan.ok()) {
+        row.refusal = plan.error().message();
+        return row;
+    }
+    ChooserKind const chooser = *plan                        ? ChooserKind::planned
+                                : find_policy(policy)->moves ? ChooserKind::online
+                                                             : ChooserKind::keep_all;
+    Result<SimulationResult> const step = simulate_steady_step(
+        trace, machine, options_of(chooser, budgets), *plan ? &**plan : nullptr
+    );
+    if (!step.ok() || !step->ok) {
+        row.refusal = step.ok() ? step->refusal : step.error().message();
+        return row;
+    }
+    row.step_ns = step->total_ns;
+    row.peak_bytes = step->peak_bytes[static_cast<std::size_t>(Pool::device)];
+    row.stored_bytes = step->stored_bytes;
+    row.loaded_bytes = step->loaded_bytes;
+    row.recomputed_bytes = step->recomputed_bytes;
+    row.stall_ns = step->stall_need_ns + step->stall_room_ns;
+    return row;
+}
+
+std::int64_t smallest_budget(
+    std::string const& policy,
+    Trace const& trace,
+    Machine const& machine,
+    Budgets const& others,
+    std::int64_t most_bytes
+) {
+    auto const runs = [&](std::int64_t pages) {
+        Budgets budgets = others;
+        budgets.device_bytes = pages * kPageBytes;
+        return foretell(policy, trace, machine, budgets).refusal.empty();
+    };
+    std::int64_t too_few = 0;
+    std::int64_t enough = round_up(most_bytes, kPageBytes) / kPageBytes;
+    if (!runs(enough)) {
+        return 0;
+    }
+    // To a thousandth: a page more or less is no answer to "which budget".
+    while (enough - too_few > std::max<std::int64_t>(1, enough / 1000)) {
+        std::int64_t const middle = too_few + (enough - too_few) / 2;
+        (runs(middle) ? enough : too_few) = middle;
+    }
+    return enough * kPageBytes;
+}
+
+Result<Comparison> compare(
+    Trace const& trace,
+    Machine const& machine,
+    std::vector<std::string> const& policies,
+    std::vector<std::int64_t> const& budgets,
+    Budgets const& others
+) {
+    std::vector<std::string> names = policies;
+    if (names.empty()) {
+        names.emplace_back("online");
+        for (Policy const& policy : spillway::policies()) {
+            if (policy.make_plan != nullptr) {
+                names.emplace_back(policy.name);
+            }
+        }
+    }
+    for (std::string const& name : names) {
+        if (Result<PolicyChoice> const choice = parse_policy_choice(name); !choice.ok()) {
+            return choice.error();
+        }
+    }
+    Result<Comparison> all = comparison_of(trace, machine, others, "online");
+    if (!all.ok()) {
+        return all;
+    }
+    all->budgets = budgets;
+    for (int quarter = budgets.empty() ? 3 : 0; quarter > 0; --quarter) {
+        std::int64_t const rest = all->peak_bytes - all->floor_bytes;
+        all->budgets.push_back(round_up(all->floor_bytes + rest * quarter / 4, kPageBytes));
+    }
+    fill(*all, trace, machine, names, others);
+    return all;
+}
+
+Result<Comparison> fit(
+    Trace const& trace, Machine const& machine, std::string const& policy, Budgets const& others
+) {
+    if (Result<PolicyChoice> const choice = parse_policy_choice(policy); !choice.ok()) {
+        return choice.error();
+    }
+    Result<Comparison> all = comparison_of(trace, machine, others, policy);
+    if (!all.ok()) {
+        return all;
+    }
+    if (all->floor_bytes == 0) {
+        Budgets budgets = others;
+        budgets.device_bytes = all->peak_bytes + kPageBytes;
+        return Error{
+            Errc::out_of_memory,
+            foretell(policy, trace, machine, budgets).refusal,
+            "policy " + policy};
+    }
+    for (int i = kFitBudgets; i >= 0; --i) {
+        std::int64_t const rest = all->peak_bytes + kPageBytes - all->floor_bytes;
+        all->budgets.push_back(round_up(all->floor_bytes + rest * i / kFitBudgets, kPageBytes));
+    }
+    fill(*all, trace, machine, {policy}, others);
+    return all;
+}
+
+}  // namespace spillway

@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The commands that plan: files in, text out.
+
+#include "base/units.h"
+#include "report/chrome_trace.h"
+#include "session/foretell.h"
+#include "spillway/planning.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+struct Input {
+    Trace trace;
+    Machine machine;
+    Budgets budgets;
+};
+
+Result<std::string> text_of(std::string const& path) {
+    std::ifstream file(path);
+    std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    if (!file.is_open() || file.bad()) {
+        return Error{Errc::io, std::generic_category().message(errno), path};
+    }
+    return text;
+}
+
+template <typename Parse>
+auto read(std::string const& path, Parse&& parse) -> decltype(parse(std::string_view())) {
+    Result<std::string> const text = text_of(path);
+    if (!text.ok()) {
+        return text.error();
+    }
+    auto parsed = parse(*text);
+    if (!parsed.ok()) {
+        return Error{parsed.error().code, parsed.error().message(), path};
+    }
+    return parsed;
+}
+
+std::int64_t capacity_or(Machine const& machine, Pool pool, std::int64_t asked_bytes) {
+    MachineTier const* const tier = find_tier(machine, pool);
+    return asked_bytes > 0 || tier == nullptr ? asked_bytes : tier->capacity_bytes;
+}
+
+Result<Input> read_input(PlanningFiles const& files, PlanningBudgets const& asked) {
+    Result<Trace> trace = read(files.trace, parse_trace);
+    if (!trace.ok()) {
+        return trace.error();
+    }
+    Result<Machine> machine = read(files.machine, parse_machine);
+    if (!machine.ok()) {
+        return machine.error();
+    }
+    Budgets const budgets{
+        capacity_or(*machine, Pool::device, asked.device_bytes),
+        capacity_or(*machine, Pool::host, asked.host_bytes),
+        capacity_or(*machine, Pool::nvme, asked.nvme_bytes)};
+    return Input{std::move(trace).value(), std::move(machine).value(), budgets};
+}
+
+std::string seconds(std::int64_t time_ns) {
+    return fmt::format("{:.3f} s", static_cast<double>(time_ns) / 1e9);
+}
+
+double share(std::int64_t part, std::int64_t whole) {
+    return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+std::string row(std::string_view label, std::string const& value, std::string const& note = {}) {
+    std::string line = fmt::format("{:<20}{:>12}  {}", label, value, note);
+    line.erase(line.find_last_not_of(' ') + 1);
+    return line + "\n";
+}
+
+std::string table_of(SimulationResult const& step, Trace const& trace, Machine const& machine) {
+    std::string table = fmt::format(
+        "{} on {}\n",
+        trace.name.empty() ? "trace" : trace.name,
+        machine.name.empty() ? "machine" : machine.name
+    );
+    double const ratio = share(step.total_ns, step.compute_ns);
+    table += row("step", seconds(step.total_ns), fmt::format("{:.3f} of compute alone", ratio));
+    table += row("waits for loads", seconds(step.stall_need_ns));
+    table += row("waits for room", seconds(step.stall_room_ns));
+    table += row("stored", format_size(step.stored_bytes));
+    table += row("loaded", format_size(step.loaded_bytes));
+    if (step.recomputed_bytes > 0) {
+        table += row("made again", format_size(step.recomputed_bytes));
+    }
+    for (Pool const pool : {Pool::device, Pool::host, Pool::nvme}) {
+        std::int64_t const peak = step.peak_bytes[static_cast<std::size_t>(pool)];
+        std::string const note =
+            pool == Pool::device
+                ? fmt::format("of {} with nothing moved", format_size(peak_without_moves(trace)))
+                : "";
+        if (peak > 0) {
+            table += row(fmt::format("peak, {}", name_of(pool)), format_size(peak), note);
+        }
+    }
+    return table;
+}
+
+Result<void> write(std::string const& path, std::string const& text) {
+    std::ofstream file(path, std::ios::trunc);
+    file << text << std::flush;
+    if (!file) {
+        return Error{Errc::io, "cannot write: " + std::generic_category().message(errno), path};
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<PlanText> plan_of_files(
+    PlanningFiles const& files, std::string const& policy, PlanningBudgets const& budgets
+) {
+    Result<PolicyChoice> const choice = parse_policy_choice(policy);
+    if (!choice.ok()) {
+        return choice.error();
+    }
+    Result<Input> const input = read_input(files, budgets);
+    if (!input.ok()) {
+        return input.error();
+    }
+    Result<Plan> const plan = make_plan(*choice, input->trace, input->machine, input->budgets);
+    if (!plan.ok()) {
+        return plan.error();
+    }
+    std::int64_t compute_ns = 0;
+    for (TracePoint const& point : input->trace.points) {
+        compute_ns += point.duration_ns;
+    }
+    return PlanText{
+        to_json_text(*plan),
+        fmt::format(
+            "{}: step {} ({:.3f} of {} of compute), peak {} of {} with nothing moved",
+            plan->policy,
+            seconds(plan->predicted_step_ns),
+            share(plan->predicted_step_ns, compute_ns),
+            seconds(compute_ns),
+            format_size(plan->predicted_peak_bytes),
+            format_size(peak_without_moves(input->trace))
+        )};
+}
+
+Result<std::string> simulation_of_files(
+    PlanningFiles const& files,
+    std::string const& plan_file,
+    PlanningBudgets const& budgets,
+    std::string const& timeline
+) {
+    Result<Input> const input = read_input(files, budgets);
+    if (!input.ok()) {
+        return input.error();
+    }
+    Result<Plan> const plan = read(plan_file, parse_plan);
+    if (!plan.ok()) {
+        return plan.error();
+    }
+    if (Result<void> const fits = validate(*plan, input->trace, input->machine); !fits) {
+        return Error{fits.error().code, fits.error().message(), plan_file};
+    }
+    // The plan's own budget, unless another one was asked for.
+    bool const is_asked = budgets.device_bytes > 0 || plan->device_bytes == 0;
+    ExecutorOptions const options{
+        .chooser = ChooserKind::planned,
+        .device_bytes = is_asked ? input->budgets.device_bytes : plan->device_bytes,
+        .host_bytes = input->budgets.host_bytes,
+        .nvme_bytes = input->budgets.nvme_bytes};
+    Result<SimulationResult> const step =
+        simulate_steady_step(input->trace, input->machine, options, &*plan, !timeline.empty());
+    if (!step.ok()) {
+        return step.error();
+    }
+    if (!step->ok) {
+        return Error{Errc::out_of_memory, step->refusal, plan_file};
+    }
+    if (!timeline.empty()) {
+        if (Result<void> const written = write(timeline, to_chrome_trace(step->timeline));
+            !written) {
+            return written.error();
+        }
+    }
+    return table_of(*step, input->trace, input->machine);
+}
+
+Result<Comparison> compare_files(
+    PlanningFiles const& files,
+    std::vector<std::string> const& policies,
+    std::vector<std::int64_t> const& budgets,
+    PlanningBudgets const& others
+) {
+    Result<Input> const input = read_input(files, others);
+    if (!input.ok()) {
+        return input.error();
+    }
+    return compare(input->trace, input->machine, policies, budgets, input->budgets);
+}
+
+Result<Comparison> fit_files(
+    PlanningFiles const& files, std::string const& policy, PlanningBudgets const& others
+) {
+    Result<Input> const input = read_input(files, others);
+    if (!input.ok()) {
+        return input.error();
+    }
+    return fit(input->trace, input->machine, policy, input->budgets);
+}
+
+}  // namespace spillway
