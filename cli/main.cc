@@ -4,6 +4,7 @@
 // The program: reads flags and hands over. Every error is one line and exit code 2.
 
 #include "codecs_command.h"
+#include "planning_commands.h"
 #include "replay_command.h"
 #include "trace_command.h"
 #include "train_command.h"
@@ -30,25 +31,34 @@ int refused(std::string const& line) {
 
 int refused_word(std::string const& line) {
     refused(line);
-    return refused(
-        "--help, train --help, trace --help, replay --help and codecs --help list what there is"
-    );
+    return refused("--help lists the subcommands, and SUBCOMMAND --help what each takes");
 }
 
 // Why the first word is neither a subcommand nor a flag; CLI11 would call it an extra argument.
 std::string unknown_first_word(int count, char const* const* words) {
     if (count < 2) {
-        return "a subcommand is missing; there are train, trace, replay and codecs";
+        return "a subcommand is missing; there are train, trace, plan, simulate, compare, fit, "
+               "replay and codecs";
     }
     std::string const first = words[1];
     for (std::string_view const known :
-         {"train", "trace", "replay", "codecs", "-h", "--help", "--version"}) {
+         {"train",
+          "trace",
+          "plan",
+          "simulate",
+          "compare",
+          "fit",
+          "replay",
+          "codecs",
+          "-h",
+          "--help",
+          "--version"}) {
         if (first == known) {
             return "";
         }
     }
     return "'" + first + "' is not a " + (first.starts_with('-') ? "flag" : "subcommand") +
-           "; there are train, trace, replay and codecs";
+           "; there are train, trace, plan, simulate, compare, fit, replay and codecs";
 }
 
 }  // namespace
@@ -72,6 +82,8 @@ int main(int count, char** words) {
     trace.add_option("FILE", traced, "trace, written by `train --trace` or `session.trace`")
         ->required();
     trace.footer("Exit codes: 0 shown, 2 not a valid trace");
+    spillway::cli::PlanningFlags planning;
+    spillway::cli::add_planning_commands(app, planning);
     CLI::App& replay =
         *app.add_subcommand("replay", "Replays a recorded run and compares the commands");
     std::string record;
@@ -108,6 +120,9 @@ int main(int count, char** words) {
     }
     if (codecs.parsed()) {
         return spillway::cli::run_codecs(codecs_file);
+    }
+    if (int const code = spillway::cli::run_planning(app, planning); code >= 0) {
+        return code;
     }
     if (trace.parsed()) {
         return spillway::cli::run_trace(traced);

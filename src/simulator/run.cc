@@ -191,7 +191,7 @@ bool SimulatorRun::carry_out(Command const& run) {
     ++result_.recomputes;
     result_.recompute_ns += recipe.duration_ns;
     result_.recomputed_bytes += run.size_bytes;
-    if (recipe.duration_ns > 0) {
+    if (how_.keep_timeline && recipe.duration_ns > 0) {
         result_.timeline.spans.push_back(
             {Lane::compute, "recompute", run.value, run.size_bytes, start_ns, mover_.now_ns()}
         );
@@ -244,7 +244,7 @@ void SimulatorRun::compute(std::int64_t duration_ns) {
     std::int64_t const start_ns = mover_.now_ns();
     mover_.pass_time(start_ns + duration_ns);
     result_.compute_ns += duration_ns;
-    if (duration_ns > 0) {
+    if (how_.keep_timeline && duration_ns > 0) {
         result_.timeline.spans.push_back(
             {Lane::compute, std::string(name_of(phase_)), ValueId{}, 0, start_ns, mover_.now_ns()}
         );

@@ -242,7 +242,7 @@ void VirtualMover::wait(Command const& command) {
     fences_.set(command.id, FenceState::passed);
     std::int64_t const waited_ns = lanes_.now_ns() - start_ns;
     (around_.situation.answering_need ? result_.stall_need_ns : result_.stall_room_ns) += waited_ns;
-    if (waited_ns > 0) {
+    if (how_.keep_timeline && waited_ns > 0) {
         result_.timeline.spans.push_back(
             {Lane::compute, "stall", command.value, 0, start_ns, lanes_.now_ns()}
         );
@@ -288,7 +288,7 @@ void VirtualMover::fail_with_fence(Command const& command) {
 void VirtualMover::ended(TransferEnd const& end) {
     memory_.transfer_ended(end);
     Command const& command = end.transfer.command;
-    if (end.started && end.end_ns > end.start_ns) {
+    if (how_.keep_timeline && end.started && end.end_ns > end.start_ns) {
         result_.timeline.spans.push_back(
             {command.lane,
              std::string(
