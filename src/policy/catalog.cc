@@ -3,8 +3,12 @@
 
 #include "policy/catalog.h"
 
+#include "policy/baselines.h"
+#include "policy/optimal_offload.h"
 #include "policy/qpo.h"
+#include "policy/tba.h"
 #include "policy/te.h"
+#include "policy/vdnn.h"
 
 #include <algorithm>
 #include <array>
@@ -15,6 +19,9 @@ namespace {
 
 constexpr std::array kTeParameters{PolicyParameter{
     .name = "layers", .what = "how many leave, of the first; 0: all but two", .most = 1e6}};
+
+constexpr std::array kTbaParameters{PolicyParameter{
+    .name = "least_bytes", .what = "smaller tensors stay; theirs is 16777216", .most = 1e15}};
 
 constexpr std::array kPolicies{
     Policy{
@@ -32,10 +39,45 @@ constexpr std::array kPolicies{
         .make_rule = &make_qpo},
     Policy{
         .name = "te",
-        .what = "plans: the first layers leave, at fixed points of the others",
+        .what = "the first layers leave, at fixed points of the others",
         .paper = "Transformer Engine offload: NVIDIA, TransformerEngine cpu_offload",
         .make_plan = &plan_te,
         .parameters = kTeParameters},
+    Policy{
+        .name = "tba",
+        .what = "the first modules leave, as far as writing hides behind compute",
+        .paper = "TBA / SSDTrain: Kun Wu et al., DAC 2025, arXiv:2408.10013",
+        .make_plan = &plan_tba,
+        .parameters = kTbaParameters},
+    Policy{
+        .name = "vdnn_all",
+        .what =
+            "each layer's input leaves when the layer has ended, and is fetched one layer ahead",
+        .paper = "vDNN: Minsoo Rhu et al., MICRO 2016, arXiv:1602.08124",
+        .make_plan = &plan_vdnn_all},
+    Policy{
+        .name = "vdnn_conv",
+        .what = "as vdnn_all, of convolutions alone",
+        .paper = "vDNN: Minsoo Rhu et al., MICRO 2016, arXiv:1602.08124",
+        .make_plan = &plan_vdnn_conv},
+    Policy{
+        .name = "vdnn_dyn",
+        .what = "of nothing, vdnn_conv and vdnn_all the first that fits",
+        .paper = "vDNN: Minsoo Rhu et al., MICRO 2016, arXiv:1602.08124",
+        .make_plan = &plan_vdnn_dyn},
+    Policy{
+        .name = "optimal_offload",
+        .what = "the fewest of the oldest values, or of those away longest; with a lower bound",
+        .paper = "optimal offloading: Olivier Beaumont et al., Euro-Par 2020, hal-02316266",
+        .make_plan = &plan_optimal_offload},
+    Policy{
+        .name = "offload_all",
+        .what = "everything leaves as soon as it is stored",
+        .make_plan = &plan_offload_all},
+    Policy{
+        .name = "largest_first",
+        .what = "the largest leave, until the step fits",
+        .make_plan = &plan_largest_first},
 };
 
 }  // namespace

@@ -23,7 +23,11 @@ TEST(Catalog, a_policy_is_found_by_its_name_and_has_one_alone) {
         EXPECT_FALSE(policy.what.empty()) << policy.name;
     }
     EXPECT_EQ(find_policy("best"), nullptr);
-    EXPECT_EQ(policy_names(), "online, keep_all, qpo and te");
+    EXPECT_EQ(
+        policy_names(),
+        "online, keep_all, qpo, te, tba, vdnn_all, vdnn_conv, vdnn_dyn, optimal_offload, "
+        "offload_all and largest_first"
+    );
 }
 
 TEST(Catalog, what_loses_something_says_so_and_has_its_codecs) {

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -100,6 +102,17 @@ Result<void> foretell(PlanRequest const& request, Plan& plan) {
     return {};
 }
 
+/// A slot that two values have.
+std::optional<Slot> saved_twice(Trace const& trace) {
+    std::set<Slot> known;
+    for (TraceValue const& value : trace.values) {
+        if (!known.insert(value.slot).second) {
+            return value.slot;
+        }
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
 Result<PolicyChoice> parse_policy_choice(std::string_view text) {
@@ -168,6 +181,13 @@ Result<Plan> make_plan(
         return Error{
             Errc::unsupported,
             "it moves, and neither a host nor an NVMe budget is given",
+            "policy " + choice.name};
+    }
+    if (std::optional<Slot> const twice = saved_twice(trace)) {
+        return Error{
+            Errc::unsupported,
+            "the step saves " + twice->producer + " number " + std::to_string(twice->occurrence) +
+                " twice: it has several forwards, of which no plan is made",
             "policy " + choice.name};
     }
     PlanRequest request{trace, machine, budgets, choice.parameters};

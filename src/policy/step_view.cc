@@ -25,9 +25,6 @@ StepView::StepView(Trace const& of) : trace(of), units(units_of(of)), values(of.
             view.unshared = view.unshared ? view.unshared : at;
         }
         for (ValueId const id : point.needed) {
-            if (point.phase != Phase::backward) {
-                continue;
-            }
             ValueView& view = values[id.index()];
             view.needed = view.needed ? view.needed : at;
             if (auto const unit = units.of_value[id.index()]; unit && !first_needed[*unit]) {

@@ -20,7 +20,7 @@ namespace spillway {
 struct ValueView {
     std::size_t saved = 0;
     std::optional<std::size_t> unshared{};  ///< first; none: something else holds it to the end
-    std::optional<std::size_t> needed{};    ///< by backward, first; none: never
+    std::optional<std::size_t> needed{};    ///< first; none: never
 
     /// Whether moving it could free anything.
     [[nodiscard]] bool can_move() const { return unshared && needed && *unshared < *needed; }

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "policy/baselines.h"
+
+#include "base/units.h"
+#include "policy/transfer_times.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+namespace {
+
+std::vector<ValueId> movable(StepView const& step) {
+    std::vector<ValueId> values;
+    for (std::size_t i = 0; i < step.values.size(); ++i) {
+        if (step.values[i].can_move()) {
+            values.push_back(ValueId{static_cast<std::int64_t>(i)});
+        }
+    }
+    return values;
+}
+
+Plan plan_of(PlanRequest const& request, StepView const& step, std::vector<ValueId> const& moved) {
+    Plan plan;
+    Pool const pool = request.pool();
+    place_transfers(step, moved, transfer_rates(request.machine, pool), pool, plan);
+    keep_the_rest(step, plan);
+    return plan;
+}
+
+}  // namespace
+
+Result<Plan> plan_offload_all(PlanRequest const& request) {
+    StepView const step(request.trace);
+    return plan_of(request, step, movable(step));
+}
+
+Result<Plan> plan_largest_first(PlanRequest const& request) {
+    StepView const step(request.trace);
+    std::int64_t const budget = request.budgets.device_bytes;
+    std::vector<ValueId> all = movable(step);
+    std::stable_sort(all.begin(), all.end(), [&](ValueId one, ValueId other) {
+        return request.trace.values[one.index()].size_bytes >
+               request.trace.values[other.index()].size_bytes;
+    });
+    if (budget == 0) {
+        return plan_of(request, step, {});
+    }
+    std::int64_t const least = peak_without(step, all);
+    if (least > budget) {
+        return Error{
+            Errc::out_of_memory,
+            "with all that can move away the step takes " + format_size(least) + " of " +
+                format_size(budget),
+            ""};
+    }
+    // Fewer and fewer, by halves: the peak only grows.
+    std::size_t too_few = 0;
+    std::size_t enough = all.size();
+    while (too_few < enough) {
+        std::size_t const middle = too_few + (enough - too_few) / 2;
+        std::vector<ValueId> const some(
+            all.begin(), all.begin() + static_cast<std::ptrdiff_t>(middle)
+        );
+        if (peak_without(step, some) <= budget) {
+            enough = middle;
+        } else {
+            too_few = middle + 1;
+        }
+    }
+    all.resize(enough);
+    return plan_of(request, step, all);
+}
+
+}  // namespace spillway

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "policy/optimal_offload.h"
+
+#include "base/units.h"
+#include "policy/transfer_times.h"
+#include "simulator/simulator.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spillway {
+
+namespace {
+
+/// One half of the step as the closed form sees it: what could be away before a point, and what has
+/// to be.
+struct Demand {
+    double movable_bytes = 0;
+    double excess_bytes = 0;
+    double duration_ns = 0;
+};
+
+/// A stall where less has moved than has to be away; moving goes on while the point computes.
+double time_of(std::vector<Demand> const& needs, double rate_bytes_per_ns) {
+    double moved_bytes = 0;
+    double time_ns = 0;
+    for (Demand const& need : needs) {
+        double const must = std::min(need.excess_bytes, need.movable_bytes);
+        if (moved_bytes < must) {
+            time_ns += (must - moved_bytes) / rate_bytes_per_ns;
+            moved_bytes = must;
+        }
+        time_ns += need.duration_ns;
+        moved_bytes =
+            std::min(need.movable_bytes, moved_bytes + rate_bytes_per_ns * need.duration_ns);
+    }
+    return time_ns;
+}
+
+bool is_chain(StepView const& step) {
+    bool in_backward = false;
+    for (TracePoint const& point : step.trace.points) {
+        in_backward = in_backward || point.phase == Phase::backward;
+        if (in_backward && (point.phase == Phase::forward || !point.saved.empty())) {
+            return false;
+        }
+    }
+    std::size_t last_need = step.trace.points.size();
+    for (ValueView const& value : step.values) {
+        if (!value.needed || *value.needed > last_need) {
+            return false;
+        }
+        last_need = *value.needed;
+    }
+    return true;
+}
+
+std::vector<ValueId> fewest_that_fit(
+    StepView const& step, std::vector<ValueId> order, std::int64_t budget
+) {
+    std::size_t too_few = 0;
+    std::size_t enough = order.size();
+    while (budget > 0 && too_few < enough) {
+        std::size_t const middle = too_few + (enough - too_few) / 2;
+        std::vector<ValueId> const some(
+            order.begin(), order.begin() + static_cast<std::ptrdiff_t>(middle)
+        );
+        if (peak_without(step, some) <= budget) {
+            enough = middle;
+        } else {
+            too_few = middle + 1;
+        }
+    }
+    order.resize(budget > 0 ? enough : 0);
+    return order;
+}
+
+/// The simulated time of one step; nothing: it does not fit.
+std::optional<std::int64_t> time_of_plan(PlanRequest const& request, Plan const& plan) {
+    ExecutorOptions const options{
+        .chooser = ChooserKind::planned,
+        .device_bytes = request.budgets.device_bytes,
+        .host_bytes = request.budgets.host_bytes,
+        .nvme_bytes = request.budgets.nvme_bytes};
+    SimulatorOptions const how{
+        .order = OrderHint::exact, .keep_log = false, .keep_timeline = false};
+    Result<SimulationResult> const run =
+        simulate(request.trace, request.machine, options, &plan, how);
+    return run.ok() && run->ok ? std::optional(run->total_ns) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> optimal_offload_bound(
+    Trace const& trace, std::int64_t device_bytes, double out_rate, double in_rate
+) {
+    StepView const step(trace);
+    if (!is_chain(step) || out_rate <= 0 || in_rate <= 0) {
+        return std::nullopt;
+    }
+    std::vector<Demand> forward;
+    std::vector<Demand> backward;
+    double update_ns = 0;
+    std::int64_t movable = 0;
+    std::int64_t held = 0;
+    for (std::size_t at = 0; at < trace.points.size(); ++at) {
+        TracePoint const& point = trace.points[at];
+        auto const size = [&](ValueId id) { return trace.values[id.index()].size_bytes; };
+        std::int64_t here = 0;  // used or saved at this point: cannot be away
+        for (ValueId const id : point.saved) {
+            held += size(id);
+            here += size(id);
+        }
+        for (ValueId const id : point.needed) {
+            here += size(id);
+        }
+        std::int64_t const could_be_away = std::max<std::int64_t>(0, held - here);
+        auto const excess =
+            static_cast<double>(std::max<std::int64_t>(0, held + point.floor_bytes - device_bytes));
+        Demand const need{
+            static_cast<double>(could_be_away), excess, static_cast<double>(point.duration_ns)};
+        if (point.phase == Phase::forward) {
+            forward.push_back(need);
+        } else if (point.phase == Phase::backward) {
+            backward.push_back(need);
+        } else {
+            update_ns += need.duration_ns;
+        }
+        for (ValueId const id : point.dropped) {
+            held -= size(id);
+        }
+        movable = std::max(movable, held);
+    }
+    std::reverse(backward.begin(), backward.end());
+    double const time_ns =
+        time_of(forward, out_rate / 1e9) + time_of(backward, in_rate / 1e9) + update_ns;
+    return static_cast<std::int64_t>(time_ns);
+}
+
+Result<Plan> plan_optimal_offload(PlanRequest const& request) {
+    StepView const step(request.trace);
+    std::int64_t const budget = request.budgets.device_bytes;
+    std::vector<ValueId> oldest;
+    for (std::size_t i = 0; i < step.values.size(); ++i) {
+        if (step.values[i].can_move()) {
+            oldest.push_back(ValueId{static_cast<std::int64_t>(i)});
+        }
+    }
+    if (std::int64_t const least = peak_without(step, oldest); budget > 0 && least > budget) {
+        return Error{
+            Errc::out_of_memory,
+            "with all that can move away the step takes " + format_size(least) + " of " +
+                format_size(budget),
+            ""};
+    }
+    std::vector<ValueId> longest = oldest;
+    auto const way_ns = [&](ValueId id) {
+        ValueView const& view = step.values[id.index()];
+        return step.begin_ns[*view.needed] - step.begin_ns[*view.unshared + 1];
+    };
+    std::stable_sort(longest.begin(), longest.end(), [&](ValueId one, ValueId other) {
+        return way_ns(one) > way_ns(other);
+    });
+    Pool const pool = request.pool();
+    TransferRates const rates = transfer_rates(request.machine, pool);
+    std::optional<std::pair<std::int64_t, Plan>> best;
+    for (std::vector<ValueId> const& order : {oldest, longest}) {
+        Plan plan;
+        place_transfers(step, fewest_that_fit(step, order, budget), rates, pool, plan);
+        keep_the_rest(step, plan);
+        std::optional<std::int64_t> const time_ns = time_of_plan(request, plan);
+        if (!best || (time_ns && *time_ns < best->first)) {
+            best = {time_ns.value_or(INT64_MAX), std::move(plan)};
+        }
+    }
+    MachineLink const* const out = find_link(request.machine, Pool::device, pool);
+    MachineLink const* const in = find_link(request.machine, pool, Pool::device);
+    if (budget > 0 && out != nullptr && in != nullptr) {
+        best->second.bound_step_ns =
+            optimal_offload_bound(
+                request.trace, budget, out->rate_bytes_per_s, in->rate_bytes_per_s
+            )
+                .value_or(0);
+    }
+    return std::move(best->second);
+}
+
+}  // namespace spillway

@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "policy/transfer_times.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+namespace spillway {
+
+namespace {
+
+/// A save or a need of the step, in order of time.
+struct Moment {
+    std::size_t point = 0;
+    std::int64_t at_ns = 0;
+    ValueId value;
+};
+
+std::int64_t took_ns(std::int64_t size_bytes, double rate, std::int64_t latency_ns) {
+    return rate <= 0 ? 0
+                     : latency_ns +
+                           static_cast<std::int64_t>(static_cast<double>(size_bytes) * 1e9 / rate);
+}
+
+/// Where a point's saves happen: at its begin, and so before it computes.
+std::vector<Moment> saves_of(StepView const& step) {
+    std::vector<Moment> saves;
+    for (std::size_t at = 0; at < step.trace.points.size(); ++at) {
+        for (ValueId const id : step.trace.points[at].saved) {
+            saves.push_back({at, step.begin_ns[at], id});
+        }
+    }
+    return saves;
+}
+
+std::vector<Moment> needs_of(StepView const& step) {
+    std::vector<Moment> needs;
+    for (std::size_t i = 0; i < step.values.size(); ++i) {
+        if (std::optional<std::size_t> const at = step.values[i].needed) {
+            needs.push_back({*at, step.begin_ns[*at], ValueId{static_cast<std::int64_t>(i)}});
+        }
+    }
+    std::stable_sort(needs.begin(), needs.end(), [](Moment const& one, Moment const& other) {
+        return one.point < other.point;
+    });
+    return needs;
+}
+
+}  // namespace
+
+TransferRates transfer_rates(Machine const& machine, Pool pool) {
+    MachineLink const* const out = find_link(machine, Pool::device, pool);
+    MachineLink const* const in = find_link(machine, pool, Pool::device);
+    return out == nullptr || in == nullptr ? TransferRates()
+                                           : TransferRates{
+                                                 out->both_ways_rate_bytes_per_s,
+                                                 in->both_ways_rate_bytes_per_s,
+                                                 std::max(out->latency_ns, in->latency_ns)};
+}
+
+void place_transfers(
+    StepView const& step,
+    std::vector<ValueId> const& moved,
+    TransferRates const& rates,
+    Pool pool,
+    Plan& plan
+) {
+    auto const view = [&](ValueId id) -> ValueView const& { return step.values[id.index()]; };
+    auto const size = [&](ValueId id) { return step.trace.values[id.index()].size_bytes; };
+    std::vector<Moment> const saves = saves_of(step);
+    std::vector<ValueId> order = moved;
+    std::stable_sort(order.begin(), order.end(), [&](ValueId one, ValueId other) {
+        return *view(one).unshared < *view(other).unshared;
+    });
+    std::int64_t link_free_ns = 0;
+    for (ValueId const id : order) {
+        // It is unshared when its point has ended.
+        std::int64_t const begin_ns = std::max(link_free_ns, step.begin_ns[*view(id).unshared + 1]);
+        link_free_ns = begin_ns + took_ns(size(id), rates.out, rates.latency_ns);
+        auto const at = std::find_if(saves.begin(), saves.end(), [&](Moment const& save) {
+            return save.at_ns >= link_free_ns && save.value.number >= id.number;
+        });
+        Fate& fate = plan.fates[step.slot_of(id)];
+        fate = {.kind = FateKind::move, .pool = pool};
+        if (at != saves.end()) {
+            fate.leaves = step.slot_of(at->value);
+        }
+    }
+    std::vector<Moment> const needs = needs_of(step);
+    std::stable_sort(order.begin(), order.end(), [&](ValueId one, ValueId other) {
+        return *view(one).needed > *view(other).needed;
+    });
+    std::int64_t deadline_ns = step.begin_ns.back();
+    for (ValueId const id : order) {
+        deadline_ns = std::min(deadline_ns, step.begin_ns[*view(id).needed]) -
+                      took_ns(size(id), rates.in, rates.latency_ns);
+        auto const at = std::partition_point(needs.begin(), needs.end(), [&](Moment const& need) {
+            return need.at_ns <= deadline_ns && need.point <= *view(id).needed;
+        });
+        Moment const& returns = at == needs.begin() ? *at : *std::prev(at);
+        plan.fates[step.slot_of(id)].returns = step.slot_of(returns.value);
+    }
+}
+
+void keep_the_rest(StepView const& step, Plan& plan) {
+    for (TraceValue const& value : step.trace.values) {
+        plan.fates.try_emplace(value.slot);
+    }
+}
+
+std::int64_t peak_without(StepView const& step, std::vector<ValueId> const& moved) {
+    std::set<ValueId> const away(moved.begin(), moved.end());
+    std::int64_t held_bytes = 0;
+    std::int64_t peak_bytes = 0;
+    for (std::size_t at = 0; at < step.trace.points.size(); ++at) {
+        TracePoint const& point = step.trace.points[at];
+        auto const size = [&](ValueId id) { return step.trace.values[id.index()].size_bytes; };
+        auto const is_first_need = [&](ValueId id) {
+            return away.contains(id) && step.values[id.index()].needed == at;
+        };
+        auto const leaves = [&](ValueId id) {
+            return away.contains(id) && step.values[id.index()].unshared == at;
+        };
+        for (ValueId const id : point.needed) {
+            held_bytes += is_first_need(id) ? size(id) : 0;
+        }
+        for (ValueId const id : point.saved) {
+            held_bytes += size(id);
+        }
+        peak_bytes = std::max(peak_bytes, held_bytes + point.floor_bytes);
+        for (ValueId const id : point.unshared) {
+            held_bytes -= leaves(id) ? size(id) : 0;
+        }
+        for (ValueId const id : point.dropped) {
+            held_bytes -= size(id);
+        }
+    }
+    return peak_bytes;
+}
+
+}  // namespace spillway

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// When chosen values leave and return, if each transfer is to hide behind compute: stores in the
+// order in which values become free to leave, loads in the order in which they are needed, one at a
+// time each way, at the links' rates. Policies whose papers move "as soon as it is stored" and
+// "just in time" place their times so.
+#pragma once
+
+#include "base/ids.h"
+#include "machine/machine.h"
+#include "plan/plan.h"
+#include "policy/step_view.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace spillway {
+
+/// Bytes a second, while the other way is busy, too.
+struct TransferRates {
+    double out = 0;
+    double in = 0;
+    std::int64_t latency_ns = 0;
+};
+
+/// Of the machine's links between the device and `pool`; zeros: there are none.
+[[nodiscard]] TransferRates transfer_rates(Machine const& machine, Pool pool);
+
+/// Gives each of `moved`, all of which can move, its fate in `plan`: it leaves at the first save by
+/// which its store has ended, or by need if there is no such save, and returns at the last need
+/// that leaves its load enough time, at the first of all if that is none.
+void place_transfers(
+    StepView const& step,
+    std::vector<ValueId> const& moved,
+    TransferRates const& rates,
+    Pool pool,
+    Plan& plan
+);
+
+/// Keeps every value that `plan` does not name yet.
+void keep_the_rest(StepView const& step, Plan& plan);
+
+/// The device's peak if the values of `moved` were away from where they can leave to where they are
+/// needed, whatever the links.
+[[nodiscard]] std::int64_t peak_without(StepView const& step, std::vector<ValueId> const& moved);
+
+}  // namespace spillway

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Every policy that makes plans, on random steps and machines: a plan that is valid and foretold,
+// or an error that says why; never a crash, never a broken promise.
+
+#include "fuzz/fuzz_main.h"
+#include "fuzz/random_case.h"
+#include "policy/catalog.h"
+
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <map>
+#include <string>
+
+namespace spillway::fuzz {
+namespace {
+
+/// Values in repeated modules, some of them of convolutions, so that policies find layers.
+void give_modules(Dice& dice, Trace& trace) {
+    std::int64_t const of_layer = dice.in(1, 4);
+    for (std::size_t i = 0; i < trace.values.size(); ++i) {
+        std::int64_t const layer = static_cast<std::int64_t>(i) / of_layer;
+        trace.values[i].module = "h." + std::to_string(layer);
+        if (dice.percent(30)) {
+            trace.values[i].tensor_class = TensorClass::convolution_input;
+        }
+    }
+}
+
+TEST(PolicyFuzz, each_policy_makes_a_valid_plan_or_says_why_not) {
+    std::map<std::string_view, std::int64_t> made;
+    std::int64_t tried = 0;
+    for (std::uint64_t const seed : seeds(400)) {
+        Dice dice(seed);
+        Trace trace = random_trace(dice);
+        if (dice.percent(70)) {
+            give_modules(dice, trace);
+        }
+        Machine const machine = random_machine(dice);
+        std::int64_t const peak = std::max<std::int64_t>(peak_without_moves(trace), 4096);
+        Budgets const budgets{
+            .device_bytes = dice.percent(20) ? 0 : peak * dice.in(40, 110) / 100,
+            .host_bytes = dice.percent(50) ? 0 : peak * dice.in(10, 300) / 100,
+            .nvme_bytes = peak * dice.in(10, 300) / 100};
+        ++tried;
+        for (Policy const& policy : policies()) {
+            if (policy.make_plan == nullptr) {
+                continue;
+            }
+            Result<Plan> const plan =
+                make_plan({std::string(policy.name), {}}, trace, machine, budgets);
+            if (!plan.ok()) {
+                ASSERT_NE(plan.error().code, Errc::broken_promise)
+                    << rerun(seed) << plan.error().message();
+                ASSERT_FALSE(plan.error().what.empty()) << rerun(seed);
+                continue;
+            }
+            ++made[policy.name];
+            ASSERT_TRUE(validate(*plan, trace, machine).ok()) << rerun(seed) << policy.name;
+            Result<Plan> const read = parse_plan(to_json_text(*plan));
+            ASSERT_TRUE(read.ok()) << rerun(seed) << policy.name;
+            ASSERT_EQ(*read, *plan) << rerun(seed) << policy.name;
+        }
+    }
+    for (auto const& [name, count] : made) {
+        EXPECT_TRUE(one_seed() || count * 20 > tried) << name << " made " << count;
+        std::cout << name << " " << count << " of " << tried << "\n";
+    }
+}
+
+}  // namespace
+}  // namespace spillway::fuzz
