@@ -4,6 +4,7 @@
 // How far gradients are from the exact ones of the same step.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -5,6 +5,7 @@
 
 #include "late/tensors.h"
 
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <utility>

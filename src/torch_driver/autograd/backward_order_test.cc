@@ -6,6 +6,7 @@
 
 #include "torch_driver/autograd/engine.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
