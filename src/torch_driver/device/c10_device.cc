@@ -17,7 +17,11 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
 #include <utility>
 #include <vector>
 
@@ -28,14 +32,55 @@ namespace {
 /// What torch's caching allocators round to.
 constexpr std::int64_t kBlockBytes = 512;
 
+/// Whether the process has begun to exit, with threads of ours that still run. The driver ends
+/// then: freeing an event throws where nothing may be thrown.
+class ProcessEnd {
+  public:
+    /// Before the driver's own end, if that is there already.
+    static void watch() {
+        static bool const registered = std::atexit([] {
+                                           std::unique_lock const lock(get().mutex_);
+                                           get().has_begun_ = true;
+                                       }) == 0;
+        (void)registered;
+    }
+    /// Runs `work` before it, and not while it begins; or not at all.
+    template <typename Work>
+    static void unless_begun(Work const& work) {
+        std::shared_lock const lock(get().mutex_);
+        if (!get().has_begun_) {
+            work();
+        }
+    }
+
+  private:
+    static ProcessEnd& get() {
+        static auto* const end = new ProcessEnd;  // leaked: threads may outlive main()
+        return *end;
+    }
+    std::shared_mutex mutex_;
+    bool has_begun_ = false;
+};
+
 class Position final : public StreamEvent {
   public:
-    explicit Position(c10::DeviceType type) : event(type, c10::EventFlag::BACKEND_DEFAULT) {}
-    c10::Event event;
+    explicit Position(c10::DeviceType type)
+        : event_(std::make_unique<c10::Event>(type, c10::EventFlag::BACKEND_DEFAULT)) {}
+    ~Position() override {
+        ProcessEnd::unless_begun([&] { event_.reset(); });
+        (void)event_.release();  // leaked, if it is still there
+    }
+    Position(Position const&) = delete;
+    Position& operator=(Position const&) = delete;
+
+    [[nodiscard]] c10::Event& event() const { return *event_; }
+
+  private:
+    std::unique_ptr<c10::Event> event_;
 };
 
 c10::Event const& event_of(StreamEventRef const& position) {
-    return static_cast<Position const&>(*position).event;
+    return static_cast<Position const&>(*position).event();
 }
 
 std::int64_t current(c10::CachingDeviceAllocator::StatArray const& stat) {
@@ -62,6 +107,7 @@ C10Device::C10Device(c10::Device where, c10::DeviceAllocator& allocator, std::in
       copy_out_(guard_.getStreamFromGlobalPool(where, true)),
       copy_in_(guard_.getStreamFromGlobalPool(where, true)),
       limit_bytes_(limit_bytes) {
+    ProcessEnd::watch();
     Siblings& siblings = Siblings::get();
     MutexLock const lock(siblings.guard);
     siblings.devices.push_back(this);
@@ -241,7 +287,7 @@ void C10Device::wait_instead(c10::function_ref<void()> synchronize) const {
 StreamEventRef C10Device::record(StreamId on) {
     try {
         auto position = std::make_shared<Position>(where_.type());
-        position->event.record(stream(on));
+        position->event().record(stream(on));
         return position;
     } catch (std::exception const&) {
         wait_instead([&] { stream(on).synchronize(); });
