@@ -26,7 +26,7 @@ std::int64_t used(Rig const& rig) {
 }
 
 TEST(Nesting, the_inner_session_takes_the_saves_and_both_budgets_hold) {
-    here() = c10::Device(c10::kCPU);
+    here() = suite().plain;
     auto const program = [](auto const& outside, auto const& inside) {
         Tensor x = leaf(1);
         Tensor const first = outside([&] { return chain(x); });
@@ -51,7 +51,7 @@ TEST(Nesting, the_inner_session_takes_the_saves_and_both_budgets_hold) {
             return result;
         };
         Tensor const grad = program(outside, inside);
-        EXPECT_TRUE(at::equal(expected, grad.cpu())) << outer_values << ", " << inner_values;
+        EXPECT_TRUE(at::equal(expected.cpu(), grad.cpu())) << outer_values << ", " << inner_values;
         EXPECT_LE(outer.session->report().device_peak_bytes, values(outer_values));
         if (on_cpu(
             )) {  // elsewhere a session counts what all allocate, also when it is not entered
@@ -169,7 +169,7 @@ bool try_to(std::function<void()> const& allocate) {
 }
 
 TEST(Nesting, two_threads_ask_both_ways_at_once) {
-    here() = c10::Device(c10::kCPU);
+    here() = suite().plain;
     Tensor x = leaf(3);
     chain(x).sum().backward();
     Tensor const expected = x.grad();
@@ -195,7 +195,7 @@ TEST(Nesting, two_threads_ask_both_ways_at_once) {
     backward.join();
     y.mutable_grad() = Tensor();
     loss.backward();
-    EXPECT_TRUE(at::equal(expected, y.grad().cpu()));
+    EXPECT_TRUE(at::equal(expected.cpu(), y.grad().cpu()));
 }
 
 TEST(Nesting, an_outer_session_that_ends_first_bounds_the_inner_one_no_more) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What the tests of the runtime share. They run on the CPU, and again on the late accelerator
-// (tests/late); each program defines in `suite()` what is its own.
+// What the tests of the runtime share. They run on the CPU, on the late accelerator (tests/late)
+// and, where there is one, on a GPU (tests/gpu); each program defines in `suite()` what is its own.
 #pragma once
 
 #include "base/units.h"
@@ -33,6 +33,8 @@ using Tensors = std::vector<Tensor>;
 /// What differs from program to program.
 struct Suite {
     c10::Device device;
+    /// Where what is expected is computed: the CPU, but for a GPU, whose operators have other bits.
+    c10::Device plain = c10::kCPU;
     std::int64_t rows = 256;  ///< and columns, of a value
     /// Opens a session whose values leave for `tier`, or, where the case does not care what the
     /// tier does (`any`), for another one.
@@ -50,7 +52,7 @@ struct Suite {
 [[nodiscard]] inline std::int64_t values(std::int64_t count) {
     return count * rows() * rows() * 4;
 }
-/// Where leaves are made: the suite's device, but for the plain program, which runs on the CPU.
+/// Where leaves are made: the suite's device, but for the plain program, which runs on `plain`.
 [[nodiscard]] inline c10::Device& here() {
     static c10::Device device = suite().device;
     return device;
@@ -158,8 +160,9 @@ inline void expect_results(
     ASSERT_EQ(expected.size(), actual.size());
     for (std::size_t i = 0; i < expected.size(); ++i) {
         Tensor const back = actual[i].cpu();
-        EXPECT_TRUE(at::equal(expected[i], back))
-            << "result " << i << ": " << expected[i].ne(back).sum().item<std::int64_t>() << " of "
+        Tensor const plain = expected[i].cpu();
+        EXPECT_TRUE(at::equal(plain, back))
+            << "result " << i << ": " << plain.ne(back).sum().item<std::int64_t>() << " of "
             << back.numel() << " elements differ";
     }
     Report const report = rig.session->report();
@@ -169,11 +172,11 @@ inline void expect_results(
     rig.expect_clean();
 }
 
-/// Runs `program` plainly on the CPU and recorded on the suite's device, each on fresh leaves, and
-/// compares what it returns bit by bit; with values that move, and with values that may be made
-/// again.
+/// Runs `program` plainly where that is done and recorded on the suite's device, each on fresh
+/// leaves, and compares what it returns bit by bit; with values that move, and with values that may
+/// be made again.
 inline void expect_like_plain(Program const& program, std::int64_t limit_bytes = values(12)) {
-    here() = c10::Device(c10::kCPU);
+    here() = suite().plain;
     Tensors const expected = program([](auto const& body) { return body(); });
     here() = suite().device;
     expect_results(expected, program, limit_bytes);
