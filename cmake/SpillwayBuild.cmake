@@ -35,6 +35,36 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1048576>)
 endif()
 
+# One libstdc++ a process. A compiler that has only the static one at hand, or is told to take it, would
+# put a second one into libspillway.so, whose locales are not those of torch's: in Python the first number
+# that is written to a stream ends the process.
+function(spillway_share_libstdcxx)
+  set(probe ${CMAKE_BINARY_DIR}/libstdcxx_probe)
+  file(WRITE ${probe}.cc "#include <sstream>\n#ifndef __GLIBCXX__\n#error another library\n#endif\n"
+    "std::string text(long n) { std::ostringstream s; s << n; return s.str(); }\n")
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -shared -fPIC ${probe}.cc -o ${probe}.so
+    RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+  if(NOT status EQUAL 0)
+    return()
+  endif()
+  file(STRINGS ${probe}.so named REGEX "libstdc\\+\\+\\.so\\.6" LIMIT_COUNT 1)
+  if(named)
+    return()
+  endif()
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.so.6
+    OUTPUT_VARIABLE beside OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  cmake_path(GET beside PARENT_PATH beside)
+  find_library(SPILLWAY_LIBSTDCXX NAMES libstdc++.so.6 HINTS ${beside})
+  mark_as_advanced(SPILLWAY_LIBSTDCXX)
+  if(NOT SPILLWAY_LIBSTDCXX)
+    message(FATAL_ERROR "${CMAKE_CXX_COMPILER} links libstdc++ statically, and no libstdc++.so.6 was found")
+  endif()
+  # Before the static one, which then has nothing to give that this has.
+  set(CMAKE_CXX_STANDARD_LIBRARIES "${SPILLWAY_LIBSTDCXX} ${CMAKE_CXX_STANDARD_LIBRARIES}" PARENT_SCOPE)
+  message(STATUS "spillway: ${CMAKE_CXX_COMPILER} links libstdc++ statically; ${SPILLWAY_LIBSTDCXX} is used instead")
+endfunction()
+spillway_share_libstdcxx()
+
 if(SPILLWAY_SANITIZE)
   add_compile_options(-fsanitize=${SPILLWAY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${SPILLWAY_SANITIZE})
