@@ -9,6 +9,7 @@
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <dlfcn.h>
 
@@ -160,6 +161,12 @@ c10::DeviceAllocator* install_cuda_allocator(AllocateThrough through) {
 
 Result<void> limit_cuda_pool(c10::DeviceIndex device, std::int64_t limit_bytes) {
     return limit_pool(*cuda_torch::get(), device, limit_bytes);
+}
+
+void prefer_expandable_segments() {
+    if (c10::CachingAllocator::getAllocatorSettings().empty()) {
+        c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
+    }
 }
 
 }  // namespace spillway

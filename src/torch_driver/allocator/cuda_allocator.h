@@ -56,4 +56,11 @@ c10::DeviceAllocator* install_cuda_allocator(AllocateThrough through);
 /// Fails   Errc::bad_argument (negative), Errc::unsupported: torch has not initialized CUDA yet
 [[nodiscard]] Result<void> limit_cuda_pool(c10::DeviceIndex device, std::int64_t limit_bytes);
 
+/// From now on torch's pools take memory in segments that grow and shrink in place
+/// (expandable_segments). Under a limit a pool of fixed segments refuses what would fit, since what
+/// is free lies in pieces. Settings of the program's own are left as they are.
+///
+/// Order   what is reserved already stays as it is
+void prefer_expandable_segments();
+
 }  // namespace spillway

@@ -11,6 +11,7 @@
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -275,6 +276,25 @@ TEST_F(CudaKernelsDeathTest, torchs_kernels_are_loaded_and_the_allocator_stays) 
 
 TEST_F(CudaKernelsDeathTest, a_torch_that_looked_for_cuda_before_is_told_of) {
     EXPECT_EXIT(ask_and_load(), testing::ExitedWithCode(0), "torch checked for CUDA before");
+}
+
+void prefer_once(char const* own) {
+    using c10::CachingAllocator::getAllocatorSettings;
+    c10::CachingAllocator::setAllocatorSettings(own);  // over what the environment says
+    prefer_expandable_segments();
+    std::fprintf(stderr, "settings '%s'\n", getAllocatorSettings().c_str());
+    std::_Exit(
+        c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments() ? 0 : 3
+    );
+}
+
+TEST_F(CudaKernelsDeathTest, segments_are_expandable_where_the_program_has_no_settings_of_its_own) {
+    EXPECT_EXIT(prefer_once(""), testing::ExitedWithCode(0), "settings 'expandable_segments:True'");
+    EXPECT_EXIT(
+        prefer_once("max_split_size_mb:512"),
+        testing::ExitedWithCode(3),
+        "settings 'max_split_size_mb:512'"
+    );
 }
 
 TEST(CudaKernelsTest, without_a_gpu_no_pool_is_limited) {

@@ -161,6 +161,9 @@ Result<std::shared_ptr<C10Device>> open_cuda_device(c10::Device where, std::int6
     }
     try {
         at::globalContext().lazyInitDevice(c10::kCUDA);
+        if (limit_bytes > 0) {
+            prefer_expandable_segments();
+        }
         c10::DeviceAllocator& allocator = *install_device_allocator(c10::kCUDA);
         auto device = std::make_shared<CudaDevice>(where, allocator, limit_bytes);
         Result<void> const limited = device->limit_pool();
