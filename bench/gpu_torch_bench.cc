@@ -206,7 +206,7 @@ void measure(Settings const& settings, c10::Device device, Json& line) {
         guard.reset_device(device);
     }
     if (settings.deterministic) {
-        at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+        at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
         at::globalContext().setDeterministicFillUninitializedMemory(false);
     }
     if (settings.ceiling_bytes > 0) {
