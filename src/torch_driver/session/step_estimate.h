@@ -28,6 +28,8 @@ class StepEstimate {
     /// later steps need them beside the `needed_bytes` of this one. 0: not known, or none.
     void update_begins(std::int64_t needed_bytes, std::int64_t state_bytes);
     void update_ends() { update_bytes_ = 0; }
+    /// Where nobody reports an optimizer: an update phase is over, and left what it allocated.
+    void updated() { has_updated_ = true; }
 
     /// What comes beside the `needed_bytes` that a refusal proved, on the thread that was refused.
     struct Whole {

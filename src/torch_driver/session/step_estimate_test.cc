@@ -61,6 +61,13 @@ TEST_F(StepEstimateTest, an_update_knows_its_own_state_and_adam_is_not_guessed_a
     EXPECT_EQ(whole().with_gradients_bytes, with_slack(9_MiB));
 }
 
+TEST_F(StepEstimateTest, after_an_update_that_nobody_reported_adam_is_not_guessed_either) {
+    own({weight});
+    estimate.updated();
+    EXPECT_EQ(whole().with_optimizer_bytes, 0);
+    EXPECT_EQ(whole().with_gradients_bytes, with_slack(9_MiB));
+}
+
 TEST_F(StepEstimateTest, a_later_update_adds_nothing_to_a_larger_need) {
     estimate.update_begins(1_MiB, 0);
     EXPECT_EQ(whole(Phase::update).words(), "");

@@ -158,6 +158,9 @@ void TorchSession::begin_pass() {
 void TorchSession::phase(Phase phase) {
     saved_.let_wrappers_end();
     make_last_recipes();
+    if (loop_->current_phase() == Phase::update && phase != Phase::update) {
+        estimate_.updated();
+    }
     loop_->phase(phase);
     if (codec_choice_) {
         codec_choice_->phase_begins(phase);
