@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "session/foretell.h"
+
+#include "policy/chain_test.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace spillway {
+namespace {
+
+constexpr std::int64_t kPeakBytes = 8 * kChainSetBytes + kChainFloorBytes;
+constexpr std::int64_t kStepNs = 8 * (kChainForwardNs + kChainBackwardNs);
+Budgets const kHost{.host_bytes = 1_GiB};
+
+TEST(Foretell, a_steady_step_is_the_second_one) {
+    Foretold const row = foretell("online", chain(8), fast_machine(), {kPeakBytes, 1_GiB, 0});
+    EXPECT_EQ(row.refusal, "");
+    EXPECT_EQ(row.step_ns, kStepNs);
+    EXPECT_EQ(row.peak_bytes, kPeakBytes);
+    EXPECT_EQ(row.loaded_bytes, 0);
+}
+
+TEST(Foretell, what_does_not_run_says_why) {
+    Foretold const row = foretell("keep_all", chain(8), fast_machine(), {kChainSetBytes, 1_GiB, 0});
+    EXPECT_NE(row.refusal, "");
+    EXPECT_EQ(row.step_ns, 0);
+}
+
+TEST(Foretell, the_smallest_budget_runs_and_less_does_not) {
+    std::int64_t const least =
+        smallest_budget("online", chain(8), fast_machine(), kHost, kPeakBytes);
+    ASSERT_GT(least, 0);
+    EXPECT_LT(least, kPeakBytes / 2);
+    EXPECT_EQ(foretell("online", chain(8), fast_machine(), {least, 1_GiB, 0}).refusal, "");
+    EXPECT_NE(foretell("online", chain(8), fast_machine(), {least * 9 / 10, 1_GiB, 0}).refusal, "");
+    EXPECT_EQ(smallest_budget("keep_all", chain(8), fast_machine(), kHost, kPeakBytes / 2), 0);
+}
+
+TEST(Compare, has_a_row_for_each_policy_and_budget_in_order) {
+    Result<Comparison> const all = compare(
+        chain(8), fast_machine(), {"te:layers=4", "keep_all"}, {9'000'000, 4'500'000}, kHost
+    );
+    ASSERT_TRUE(all.ok()) << all.error().message();
+    ASSERT_EQ(all->rows.size(), 4U);
+    EXPECT_EQ(all->rows[0].policy, "te:layers=4");
+    EXPECT_EQ(all->rows[1].device_bytes, 4'500'000);
+    EXPECT_EQ(all->rows[1].refusal, "");
+    EXPECT_EQ(all->rows[3].policy, "keep_all");
+    EXPECT_NE(all->rows[3].refusal, "");
+    EXPECT_EQ(all->compute_ns, kStepNs);
+    EXPECT_EQ(all->peak_bytes, kPeakBytes);
+    EXPECT_NE(all->to_table().find("keep_all under"), std::string::npos) << all->to_table();
+    auto const json = nlohmann::json::parse(all->to_json(), nullptr, false);
+    EXPECT_EQ(json["rows"].size(), 4U);
+    EXPECT_EQ(json["rows"][0]["step_ns"], all->rows[0].step_ns);
+}
+
+TEST(Compare, without_names_all_that_move_run_under_three_budgets) {
+    Result<Comparison> const all = compare(chain(8), fast_machine(), {}, {}, kHost);
+    ASSERT_TRUE(all.ok()) << all.error().message();
+    EXPECT_EQ(all->budgets.size(), 3U);
+    EXPECT_GT(all->rows.size(), 3U * 6U);
+    EXPECT_EQ(all->rows.front().policy, "online");
+}
+
+TEST(Compare, what_is_wrong_is_one_line) {
+    EXPECT_EQ(
+        compare(chain(8), fast_machine(), {"best"}, {}, kHost).error().message().substr(0, 24),
+        "policy: no policy 'best'"
+    );
+    EXPECT_EQ(compare(chain(8), fast_machine(), {}, {}, {}).error().code, Errc::bad_argument);
+}
+
+TEST(Fit, goes_from_the_peak_down_to_the_smallest_that_works) {
+    Result<Comparison> const all = fit(chain(8), fast_machine(), "online", kHost);
+    ASSERT_TRUE(all.ok()) << all.error().message();
+    EXPECT_GE(all->budgets.front(), kPeakBytes);
+    EXPECT_EQ(all->rows.front().step_ns, kStepNs);
+    EXPECT_EQ(all->rows.back().refusal, "");
+    EXPECT_LE(all->budgets.back(), all->floor_bytes + 4096);
+    EXPECT_EQ(fit(chain(2), fast_machine(), "te", kHost).error().code, Errc::out_of_memory);
+}
+
+}  // namespace
+}  // namespace spillway
