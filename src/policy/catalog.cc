@@ -4,6 +4,7 @@
 #include "policy/catalog.h"
 
 #include "policy/baselines.h"
+#include "policy/capuchin.h"
 #include "policy/optimal_offload.h"
 #include "policy/qpo.h"
 #include "policy/tba.h"
@@ -70,6 +71,12 @@ constexpr std::array kPolicies{
         .what = "the fewest of the oldest values, or of those away longest; with a lower bound",
         .paper = "optimal offloading: Olivier Beaumont et al., Euro-Par 2020, hal-02316266",
         .make_plan = &plan_optimal_offload},
+    Policy{
+        .name = "capuchin",
+        .what = "what hides is moved; of the rest the cheaper of a move and being made again",
+        .paper = "Capuchin: Xuan Peng et al., ASPLOS 2020, DOI 10.1145/3373376.3378505",
+        .recomputes = true,
+        .make_plan = &plan_capuchin},
     Policy{
         .name = "offload_all",
         .what = "everything leaves as soon as it is stored",

@@ -35,6 +35,7 @@ struct Policy {
     std::string_view (*codec_of)(TensorClass) = nullptr;
     /// Makes its rule for each save; null: what is needed last leaves first, when the budget asks.
     std::unique_ptr<OnlineRule> (*make_rule)() = nullptr;
+    bool recomputes = false;  ///< it also has values made again: its steps need their recipes
     /// Makes its plan of a recorded step (planner.h); null: it decides at run time.
     Result<Plan> (*make_plan)(PlanRequest const&) = nullptr;
     std::span<PolicyParameter const> parameters{};  ///< of `make_plan`

@@ -51,7 +51,7 @@ class Planning(InFolder):
                  (["simulate", trace, machine, machine], "spillway_plan"),
                  (["compare", trace, machine, "--policies", "best"], "no policy 'best'"),
                  (["compare", trace, machine, "--budgets", "much"], "--budgets much"),
-                 (["fit", trace, machine, "--policy", "keep_all"], "policy keep_all")]
+                 (["fit", trace, machine, "--policy", "te"], "policy te")]
         for words, says in cases:
             with self.subTest(words):
                 done = self.run_program(*words)

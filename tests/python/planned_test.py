@@ -46,22 +46,28 @@ class Planned(Case):
 
     def test_each_plan_runs_with_the_bits_of_plain_training(self) -> None:
         plain = self.plain()
-        free = self.under("online")[1]["device_peak_bytes"]
+        budget = int(0.75 * self.under("online")[1]["device_peak_bytes"])
         for policy in PLANNED:
             with self.subTest(policy):
-                seen, report = self.under(policy)
+                seen, report = self.under(policy, budget)
                 self.assertEqual(seen, plain)
+                self.assertLessEqual(report["device_peak_bytes"], budget)
                 plan = report["plan"]
                 if plan["refusal"]:
-                    self.assertIn("it needs", plan["refusal"])
-                    self.assertEqual(report["stored_bytes"], 0)
+                    self.assertIn("it needs convolutions", plan["refusal"])
                     continue
                 self.assertEqual((plan["policy"], plan["steps"]), (policy, STEPS - 3))
                 self.assertGreater(plan["foretold_step_ns"], 0)
                 self.assertGreater(plan["recorded_step_ns"], 0)
                 self.assertLessEqual(plan["peak_bytes"], 1.03 * plan["foretold_peak_bytes"])
-                self.assertLess(plan["foretold_peak_bytes"], free)
-                self.assertGreater(report["loaded_bytes"], 0)
+                self.assertGreater(report["loaded_bytes"] + report["recomputed_bytes"], 0)
+
+    def test_a_plan_makes_again_what_a_slow_link_does_not_hide(self) -> None:
+        budget = int(0.75 * self.under("online")[1]["device_peak_bytes"])
+        seen, report = self.under("capuchin", budget, nvme_rate="20MB")
+        self.assertEqual(seen, self.plain())
+        self.assertEqual(report["plan"]["refusal"], "")
+        self.assertGreater(report["recomputed_values"], 0)
 
     def test_transformer_engines_points_show_below_the_budget(self) -> None:
         """At most L - N sets of a layer's tensors are on the device, though the budget has room for all."""

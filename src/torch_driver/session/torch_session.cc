@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "memory/arena.h"
+#include "policy/catalog.h"
 #include "spillway/session_error.h"
 #include "torch_driver/allocator/allocator.h"
 #include "torch_driver/autograd/engine.h"
@@ -40,6 +41,12 @@ bool is_python_function() {
 
 /// After so many steps, a session that was never near its limit records no operators any more.
 constexpr std::int64_t kEntriesToKnow = 2;
+
+/// Null where the policy is `planned`.
+bool recomputes_by_policy(SessionOptions const& options) {
+    Policy const* const policy = find_policy(options.policy);
+    return policy != nullptr && policy->recomputes;
+}
 
 /// "float32", as Python prints it.
 std::string name_of_dtype(c10::ScalarType dtype) {
@@ -77,8 +84,8 @@ TorchSession::TorchSession(
       use_(options.cap_from_open || !device_->is_host()),
       budget_(device_, *this),
       recomputes_(
-          options.recompute == "auto" && options.policy != "keep_all" &&
-          options.device_budget_bytes > 0
+          (options.recompute == "auto" || recomputes_by_policy(options)) &&
+          options.policy != "keep_all" && options.device_budget_bytes > 0
       ),
       plans_(loop_->plans()) {
     saved_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
@@ -107,7 +114,7 @@ void TorchSession::encode_by(std::unique_ptr<CodecRule> rule, std::int64_t stagi
 
 std::shared_ptr<CallRecorder> TorchSession::recorder_of_this_thread() {
     bool const is_new = entries_.fetch_add(1) < kEntriesToKnow;
-    if (!recomputes_ || !(is_new || was_near_ || loop_->is_tracing())) {
+    if (!recomputes_ || !(is_new || was_near_ || plans_ || loop_->is_tracing())) {
         return nullptr;
     }
     MutexLock const lock(recorders_mutex_);
@@ -124,7 +131,7 @@ void TorchSession::make_recipes(bool is_short) {
     std::int64_t const limit = device_->limit_bytes();
     std::int64_t const used = device_->used_bytes();
     bool const is_near = is_short || used > limit / 4;
-    if (recomputes_ && (is_near || loop_->is_tracing())) {
+    if (recomputes_ && (is_near || plans_ || loop_->is_tracing())) {
         if (is_near) {  // never set back: another thread may have set it
             was_near_ = true;
         }
