@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The runtime's suite on a GPU: each case beside the same case of plain autograd there. Skipped, with
-// the reason, where there is none.
+// The runtime's suite on a GPU: each case beside the same case of plain autograd there. Skipped,
+// with the reason, where there is none.
 
 #include "tier/host_tier.h"
 #include "torch_driver/suite/suite.h"
