@@ -81,8 +81,10 @@ class Program(unittest.TestCase):
 
 OK = "exit 0"
 GPU_NAMED = "echo NVIDIA H100 80GB HBM3, 81559"
-# Plain training under a cap has no room; everything else prints one line of JSON.
-MODES = """case "$*" in *"--mode plain --cap 25769803776"*) echo CUDA out of memory >&2; exit 1;; esac
+# In fixed segments memory is in pieces; plain training under a cap has no room; everything else prints one line of JSON.
+IN_PIECES = """case "${PYTORCH_CUDA_ALLOC_CONF:-}" in *False*) echo free memory in pieces >&2; exit 1;; esac"""
+MODES = IN_PIECES + """
+case "$*" in *"--mode plain --cap 25769803776"*) echo CUDA out of memory >&2; exit 1;; esac
 echo '{"kind": "training", "error": null}'"""
 
 
@@ -152,11 +154,12 @@ class Script(unittest.TestCase):
         self.stub("bin/ctest", "exit 8")
         done = self.run_sh()
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("2 failed", done.stdout.splitlines()[-1])
+        self.assertIn("3 failed", done.stdout.splitlines()[-1])
         self.assertGreater(len(self.lines()), 20)
 
     def test_plain_training_that_fits_under_the_cap_is_a_failure(self) -> None:
-        self.stub("build/gpu/bench/gpu_torch_bench", """echo '{"error": null}'""")
+        self.stub("build/gpu/bench/gpu_torch_bench", IN_PIECES + """
+echo '{"error": null}'""")
         done = self.run_sh()
         self.assertEqual((done.returncode, "1 failed" in done.stdout.splitlines()[-1]), (1, True), done.stdout)
 

@@ -19,7 +19,11 @@ inline constexpr std::int64_t kChainFloorBytes = 500'000;
 inline constexpr std::int64_t kChainForwardNs = 1'000'000;
 inline constexpr std::int64_t kChainBackwardNs = 2'000'000;
 
-/// Layer i's value has the slot {"layer", 0, i}, and is saved and unshared when its layer has
+inline Slot of_layer(std::int32_t layer) {
+    return {"layer", 0, layer};
+}
+
+/// Layer i's value has the slot of_layer(i), and is saved and unshared when its layer has
 /// ended.
 inline Trace chain(std::int64_t layers) {
     Trace trace{.name = "chain", .values = {}, .points = {}};

@@ -23,10 +23,6 @@ Result<Plan> plan_of(Trace const& trace, std::string const& choice, std::int64_t
     );
 }
 
-Slot of_layer(std::int32_t layer) {
-    return {"layer", 0, layer};
-}
-
 TEST(Te, six_layers_of_which_three_leave) {
     Trace const trace = chain(6);
     Result<Plan> const plan = plan_of(trace, "te:layers=3");

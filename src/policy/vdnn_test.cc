@@ -12,10 +12,6 @@
 namespace spillway {
 namespace {
 
-Slot of_layer(std::int32_t layer) {
-    return {"layer", 0, layer};
-}
-
 /// Every third layer is a convolution.
 Trace with_convolutions() {
     Trace trace = chain(9);
