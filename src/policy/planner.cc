@@ -5,7 +5,7 @@
 
 #include "base/assert.h"
 #include "policy/catalog.h"
-#include "simulator/simulator.h"
+#include "policy/forecast.h"
 
 #include <algorithm>
 #include <charconv>
@@ -77,27 +77,27 @@ Result<void> take_parameter(Policy const& policy, std::string_view item, PolicyC
     return {};
 }
 
-/// Two steps, since the first one begins with an empty machine; the second one counts.
-Result<void> foretell(PlanRequest const& request, Plan& plan) {
-    ExecutorOptions const options{
-        .chooser = ChooserKind::planned,
-        .device_bytes = request.budgets.device_bytes,
-        .host_bytes = request.budgets.host_bytes,
-        .nvme_bytes = request.budgets.nvme_bytes};
-    SimulatorOptions how{.order = OrderHint::exact, .keep_log = false, .keep_timeline = false};
-    std::int64_t first_ns = 0;
-    for (std::int64_t const steps : {1, 2}) {
-        how.steps = steps;
-        Result<SimulationResult> const result =
-            simulate(request.trace, request.machine, options, &plan, how);
-        if (!result.ok()) {
-            return result.error();
-        }
-        if (!result->ok) {
-            return Error{Errc::out_of_memory, result->refusal, "policy " + plan.policy};
-        }
-        plan.predicted_step_ns = result->total_ns - std::exchange(first_ns, result->total_ns);
-        plan.predicted_peak_bytes = result->peak_bytes[static_cast<std::size_t>(Pool::device)];
+Result<void> check_pools(Machine const& machine, Budgets const& budgets) {
+    if (budgets.host_bytes <= 0 && budgets.nvme_bytes <= 0) {
+        return Error{
+            Errc::unsupported, "it moves, and neither a host nor an NVMe budget is given", ""};
+    }
+    auto const has = [&](Pool pool, Lane out, Lane in) {
+        MachineTier const* const tier = find_tier(machine, pool);
+        return tier != nullptr && tier->capacity_bytes > 0 && link_of(machine, out) != nullptr &&
+               link_of(machine, in) != nullptr;
+    };
+    if (budgets.host_bytes > 0 && !has(Pool::host, Lane::copy_out, Lane::copy_in)) {
+        return Error{
+            Errc::unsupported,
+            "a host budget is given, and the machine has no host memory or no link both ways",
+            ""};
+    }
+    if (budgets.nvme_bytes > 0 && !has(Pool::nvme, Lane::nvme_write, Lane::nvme_read)) {
+        return Error{
+            Errc::unsupported,
+            "an NVMe budget is given, and the machine has no NVMe or no link both ways",
+            ""};
     }
     return {};
 }
@@ -177,11 +177,8 @@ Result<Plan> make_plan(
     if (Result<void> const fine = validate(machine); !fine) {
         return fine.error();
     }
-    if (budgets.host_bytes <= 0 && budgets.nvme_bytes <= 0) {
-        return Error{
-            Errc::unsupported,
-            "it moves, and neither a host nor an NVMe budget is given",
-            "policy " + choice.name};
+    if (Result<void> const fine = check_pools(machine, budgets); !fine) {
+        return Error{fine.error().code, fine.error().what, "policy " + choice.name};
     }
     if (std::optional<Slot> const twice = saved_twice(trace)) {
         return Error{
@@ -203,9 +200,15 @@ Result<Plan> make_plan(
     if (Result<void> const fine = validate(*plan, trace, machine); !fine) {
         return Error{Errc::broken_promise, fine.error().message(), "policy " + choice.name};
     }
-    if (Result<void> const fine = foretell(request, *plan); !fine) {
-        return fine.error();
+    Result<Forecast> const costs = forecast(request, budgets, *plan);
+    if (!costs.ok()) {
+        return costs.error();
     }
+    if (!costs->fits) {
+        return Error{Errc::out_of_memory, costs->refusal, "policy " + plan->policy};
+    }
+    plan->predicted_step_ns = costs->step_ns;
+    plan->predicted_peak_bytes = costs->peak_bytes;
     if (plan->bound_step_ns > plan->predicted_step_ns) {
         return Error{
             Errc::broken_promise, "the step is foretold below its bound", "policy " + choice.name};

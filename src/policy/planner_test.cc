@@ -63,6 +63,13 @@ TEST(Planner, what_no_plan_can_be_made_of_is_refused) {
         make_plan(te, chain(5), fast_machine(), {}).error().message(),
         "policy te: it moves, and neither a host nor an NVMe budget is given"
     );
+    EXPECT_EQ(
+        make_plan(te, chain(5), fast_machine(), {.nvme_bytes = 1'000}).error().message(),
+        "policy te: an NVMe budget is given, and the machine has no NVMe or no link both ways"
+    );
+    Machine no_way_back = fast_machine();
+    no_way_back.links.pop_back();
+    EXPECT_EQ(make_plan(te, chain(5), no_way_back, budgets).error().code, Errc::unsupported);
     Trace broken = chain(5);
     broken.values[0].size_bytes = -1;
     EXPECT_EQ(make_plan(te, broken, fast_machine(), budgets).error().code, Errc::bad_argument);

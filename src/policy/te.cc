@@ -11,22 +11,6 @@
 
 namespace spillway {
 
-namespace {
-
-/// The slot of `id` if it is saved after `value`; else none, since a value cannot leave before.
-std::optional<Slot> leaving_slot(StepView const& step, ValueId value, std::optional<ValueId> id) {
-    return id && id->number >= value.number ? std::optional(step.slot_of(*id)) : std::nullopt;
-}
-
-/// The slot of `id` if backward needs it no later than `value`.
-std::optional<Slot> returning_slot(StepView const& step, ValueId value, std::optional<ValueId> id) {
-    bool const is_before =
-        id && *step.values[id->index()].needed <= *step.values[value.index()].needed;
-    return is_before ? std::optional(step.slot_of(*id)) : std::nullopt;
-}
-
-}  // namespace
-
 Result<Plan> plan_te(PlanRequest const& request) {
     StepView const step(request.trace);
     std::size_t const layers = step.units.names.size();
@@ -57,8 +41,8 @@ Result<Plan> plan_te(PlanRequest const& request) {
         plan.fates[step.slot_of(id)] = {
             .kind = FateKind::move,
             .pool = request.pool(),
-            .leaves = leaving_slot(step, id, step.last_saved[layers - leaving + *unit - 1]),
-            .returns = returning_slot(step, id, step.first_needed[layers - 1 - leaving + *unit])};
+            .leaves = step.leaving_slot(id, step.last_saved[layers - leaving + *unit - 1]),
+            .returns = step.returning_slot(id, step.first_needed[layers - 1 - leaving + *unit])};
     }
     return plan;
 }

@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What a plan would cost: the simulator's answer to it, for policies that try several.
+#pragma once
+
+#include "base/result.h"
+#include "policy/planner.h"
+
+#include <cstdint>
+#include <string>
+
+namespace spillway {
+
+struct Forecast {
+    bool fits = true;
+    std::string refusal{};  ///< where it does not fit: what the program would get
+    std::int64_t step_ns = 0;
+    std::int64_t peak_bytes = 0;  ///< of the device
+
+    bool operator==(Forecast const&) const = default;
+};
+
+/// Two steps of the trace under `budgets`; the time is the second one's, since the first begins
+/// with an executor that knows nothing, and ends with the program, not with the last copy.
+///
+/// Fails   as `simulate` does
+[[nodiscard]] Result<Forecast> forecast(
+    PlanRequest const& request, Budgets const& budgets, Plan const& plan
+);
+
+}  // namespace spillway
