@@ -10,11 +10,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstring>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <thread>
@@ -34,12 +32,12 @@ constexpr std::chrono::microseconds kPollInterval{20};
 class Flight {
   public:
     void enter(int most) {
-        std::unique_lock lock(guard_);
-        changed_.wait(lock, [&] { return count_ < most; });
+        MutexLock const lock(guard_);
+        changed_.wait(guard_, [&]() SPILLWAY_REQUIRES(guard_) { return count_ < most; });
         ++count_;
     }
     void leave(Result<void> const& result) {
-        std::lock_guard const lock(guard_);
+        MutexLock const lock(guard_);
         if (!result.ok() && outcome_.ok()) {
             outcome_ = result.error();
         }
@@ -47,16 +45,16 @@ class Flight {
         changed_.notify_all();
     }
     [[nodiscard]] Result<void> land() {
-        std::unique_lock lock(guard_);
-        changed_.wait(lock, [this] { return count_ == 0; });
+        MutexLock const lock(guard_);
+        changed_.wait(guard_, [this]() SPILLWAY_REQUIRES(guard_) { return count_ == 0; });
         return outcome_;
     }
 
   private:
-    std::mutex guard_;
-    std::condition_variable changed_;
-    int count_ = 0;
-    Result<void> outcome_;
+    Mutex guard_;
+    ConditionVariable changed_;
+    int count_ SPILLWAY_GUARDED_BY(guard_) = 0;
+    Result<void> outcome_ SPILLWAY_GUARDED_BY(guard_);
 };
 
 using Start = std::function<void(std::size_t block, TierDone done)>;

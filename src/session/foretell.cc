@@ -131,13 +131,16 @@ Result<SimulationResult> simulate_steady_step(
     how.keep_timeline = keep_timeline;
     Result<SimulationResult> both = simulate(trace, machine, options, plan, how);
     if (both.ok()) {
-        both->total_ns -= first->total_ns;
+        both->recompute_ns -= first->recompute_ns;
         both->stall_need_ns -= first->stall_need_ns;
         both->stall_room_ns -= first->stall_room_ns;
         both->stored_bytes -= first->stored_bytes;
         both->loaded_bytes -= first->loaded_bytes;
         both->recomputed_bytes -= first->recomputed_bytes;
         both->compute_ns -= first->compute_ns;
+        // With the program it ends, not with the last copy.
+        both->total_ns =
+            both->compute_ns + both->recompute_ns + both->stall_need_ns + both->stall_room_ns;
     }
     return both;
 }
