@@ -35,7 +35,8 @@ say "make test of ${next:0:10} in $kClone; its output is in $kLog"
 unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES
 rm -f "$kCache"
 set +e
-CCACHE_STATSLOG=$kCache make -C "$kClone" test 9>&- 2>&1 | tee "$kLog" | grep --line-buffered -E '^(====|check |[0-9]+ passed)'
+CCACHE_STATSLOG=$kCache make -C "$kClone" test 9>&- 2>&1 | tee "$kLog" 9>&- |
+    grep --line-buffered -E '^(====|check |[0-9]+ passed)' 9>&-
 status=${PIPESTATUS[0]}
 set -e
 if [[ -s $kCache ]] && command -v ccache >/dev/null; then
