@@ -69,7 +69,7 @@ Plan plan_of(PlanRequest const& request, StepView const& step, Which which) {
     std::vector<ValueId> moved = chosen(step, which);
     std::vector<std::size_t> const layers = layers_of(request.trace);
     std::erase_if(moved, [&](ValueId id) {  // of the last layer, which backward needs at once
-        return step.values[id.index()].saved == layers.back();
+        return layers.empty() || step.values[id.index()].saved >= layers.back();
     });
     std::stable_sort(moved.begin(), moved.end(), [&](ValueId one, ValueId other) {
         return *step.values[one.index()].needed < *step.values[other.index()].needed;

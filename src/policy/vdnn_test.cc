@@ -45,6 +45,17 @@ TEST(Vdnn, where_the_copy_takes_longer_than_a_layer_each_layer_waits) {
     EXPECT_GE(plan->predicted_step_ns, 9 * (2 * kChainForwardNs + kChainBackwardNs) - 3'000'000);
 }
 
+TEST(Vdnn, what_backward_itself_saves_stays) {
+    Trace trace = chain(2);  // as where a checkpoint around the whole model saves again in backward
+    for (TracePoint& point : trace.points) {
+        point.phase = Phase::backward;
+    }
+    Result<Plan> const plan =
+        make_plan({"vdnn_all", {}}, trace, fast_machine(), {.host_bytes = 1_GiB});
+    ASSERT_TRUE(plan.ok()) << plan.error().message();
+    EXPECT_EQ(plan->fates.at(of_layer(0)).kind, FateKind::keep);
+}
+
 TEST(Vdnn, conv_moves_the_inputs_of_convolutions_alone) {
     Result<Plan> const plan = plan_of("vdnn_conv", 0);
     ASSERT_TRUE(plan.ok()) << plan.error().message();
