@@ -4,6 +4,7 @@
 #include "executor/recompute.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 namespace spillway {
@@ -18,6 +19,10 @@ constexpr std::int64_t kMostCallsInARow = 8;
 /// that a budget that moving can meet is met; a third where nothing can be moved anyway.
 constexpr std::int64_t kGroupShare = 6;
 constexpr std::int64_t kGroupShareAlone = 3;
+constexpr std::int64_t kGroupShareOfAPlan = 2;
+
+/// Of calls: no chain is as long. A cycle is.
+constexpr std::int64_t kFarTooMany = 1'000'000'000;
 
 bool has(std::vector<ValueId> const& values, ValueId id) {
     return std::find(values.begin(), values.end(), id) != values.end();
@@ -46,34 +51,43 @@ bool Recompute::is_sound(RecipeShape const& recipe) const {
 
 /// Of the longest chain of recipes that has to run before this one's result is there; too many
 /// where `top`, which is to go, is part of it.
-std::int64_t Recompute::calls_below(Value const& value, ValueId top) const {
+std::int64_t Recompute::calls_below(ValueId id, ValueId top, Chains& known) const {
+    if (auto const at = known.find(id); at != known.end()) {
+        return at->second;
+    }
+    RecipeShape const& recipe = *values_.find(id)->recipe;
     std::int64_t most = 0;
-    for (ValueId const id : value.recipe->sources) {
-        if (id == top) {
-            return kMostCallsInARow + 1;
+    for (ValueId const each : recipe.sources) {
+        if (each == top) {
+            most = kFarTooMany;
+            break;
         }
-        Value const* const source = values_.find(id);
+        Value const* const source = values_.find(each);
         if (source != nullptr && source->by_recipe) {
-            most = std::max(most, calls_below(*source, top));
+            most = std::max(most, calls_below(each, top, known));
         }
     }
-    return most + value.recipe->calls;
+    return known[id] = std::min(most + recipe.calls, kFarTooMany);
 }
 
 /// Of the longest chain that needs its result.
-std::int64_t Recompute::calls_above(Value const& value) const {
+std::int64_t Recompute::calls_above(ValueId id, Chains& known) const {
+    if (auto const at = known.find(id); at != known.end()) {
+        return at->second;
+    }
     std::int64_t most = 0;
-    for (ValueId const id : value.dependents) {
-        if (Value const* const dependent = values_.find(id)) {
-            most = std::max(most, calls_above(*dependent) + dependent->recipe->calls);
+    for (ValueId const each : values_.find(id)->dependents) {
+        if (Value const* const dependent = values_.find(each)) {
+            most = std::max(most, calls_above(each, known) + dependent->recipe->calls);
         }
     }
-    return most;
+    return known[id] = most;
 }
 
-/// Whether all that a need of `wanted` may have to bring back, once `going` has gone, is.
-bool Recompute::is_small(ValueId wanted, ValueId going) const {
+/// What a need of `wanted` may have to bring back, once `going` has gone, is at most so much.
+bool Recompute::is_small(ValueId wanted, ValueId going, std::int64_t most_bytes) const {
     std::vector<ValueId> group{wanted};
+    std::unordered_set<ValueId> seen{wanted};
     std::int64_t bytes = 0;
     std::int64_t transient_bytes = 0;
     for (std::size_t i = 0; i < group.size(); ++i) {
@@ -87,27 +101,51 @@ bool Recompute::is_small(ValueId wanted, ValueId going) const {
         }
         transient_bytes = std::max(transient_bytes, value->recipe->transient_bytes);
         for (ValueId const source : value->recipe->sources) {
-            if (!has(group, source)) {
+            if (seen.insert(source).second) {
                 group.push_back(source);
             }
         }
     }
-    return bytes + transient_bytes <= device_bytes_ / (moves_ ? kGroupShare : kGroupShareAlone);
+    return bytes + transient_bytes <= most_bytes;
 }
 
-bool Recompute::all_above_are_small(Value const& value, ValueId going) const {
-    return std::all_of(value.dependents.begin(), value.dependents.end(), [&](ValueId id) {
-        Value const* const dependent = values_.find(id);
-        return dependent == nullptr ||
-               (is_small(id, going) && all_above_are_small(*dependent, going));
-    });
+/// Nor is what needs of those may have to bring back that are made of it.
+bool Recompute::all_above_are_small(ValueId going, std::int64_t most_bytes) const {
+    std::vector<ValueId> above = values_.find(going)->dependents;
+    std::unordered_set<ValueId> seen(above.begin(), above.end());
+    for (std::size_t i = 0; i < above.size(); ++i) {
+        Value const* const value = values_.find(above[i]);
+        if (value == nullptr) {
+            continue;
+        }
+        if (!is_small(above[i], going, most_bytes)) {
+            return false;
+        }
+        for (ValueId const each : value->dependents) {
+            if (seen.insert(each).second) {
+                above.push_back(each);
+            }
+        }
+    }
+    return true;
 }
 
+/// A plan has weighed how much is made again at once; here it may be half of the limit.
 bool Recompute::may_drop(ValueId id) const {
     Value const& value = *values_.find(id);
-    bool const is_short = calls_below(value, id) + calls_above(value) <= kMostCallsInARow;
-    return is_sound(*value.recipe) && is_short &&
-           (device_bytes_ == 0 || (is_small(id, id) && all_above_are_small(value, id)));
+    bool const is_planned = value.choice.recompute;
+    Chains below;
+    Chains above;
+    std::int64_t const calls = calls_below(id, id, below) + calls_above(id, above);
+    if (!is_sound(*value.recipe) || calls > (is_planned ? kFarTooMany - 1 : kMostCallsInARow)) {
+        return false;
+    }
+    std::int64_t const share = is_planned ? kGroupShareOfAPlan
+                               : moves_   ? kGroupShare
+                                          : kGroupShareAlone;
+    std::int64_t const most_bytes = device_bytes_ / share;
+    return device_bytes_ == 0 ||
+           (is_small(id, id, most_bytes) && all_above_are_small(id, most_bytes));
 }
 
 void Recompute::drop(ValueId id) {
@@ -136,8 +174,8 @@ void Recompute::order_sources(ValueId id) {
         Value& source = *values_.find(each);
         if (source.distance > value.distance) {
             values_.alter(each, source, [&](Value& v) { v.distance = value.distance; });
+            order_sources(each);
         }
-        order_sources(each);
     }
 }
 

@@ -80,10 +80,12 @@ class Recompute {
     void unlink(ValueId id, Value const& value);
     void run_is_over(CommandId command, ValueId id, bool well);
     [[nodiscard]] bool is_sound(RecipeShape const& recipe) const;
-    [[nodiscard]] std::int64_t calls_below(Value const& value, ValueId top) const;
-    [[nodiscard]] std::int64_t calls_above(Value const& value) const;
-    [[nodiscard]] bool is_small(ValueId wanted, ValueId going) const;
-    [[nodiscard]] bool all_above_are_small(Value const& value, ValueId going) const;
+    /// By value: operators in a row. A choice looks at a value once, however many chains meet there.
+    using Chains = std::unordered_map<ValueId, std::int64_t>;
+    [[nodiscard]] std::int64_t calls_below(ValueId id, ValueId top, Chains& known) const;
+    [[nodiscard]] std::int64_t calls_above(ValueId id, Chains& known) const;
+    [[nodiscard]] bool is_small(ValueId wanted, ValueId going, std::int64_t most_bytes) const;
+    [[nodiscard]] bool all_above_are_small(ValueId going, std::int64_t most_bytes) const;
     void run(ValueId id);
 
     ValueTable& values_;

@@ -5,8 +5,11 @@
 
 #include "policy/baselines.h"
 #include "policy/capuchin.h"
+#include "policy/checkpoint.h"
 #include "policy/optimal_offload.h"
+#include "policy/pofo.h"
 #include "policy/qpo.h"
+#include "policy/rotor.h"
 #include "policy/tba.h"
 #include "policy/te.h"
 #include "policy/vdnn.h"
@@ -20,6 +23,11 @@ namespace {
 
 constexpr std::array kTeParameters{PolicyParameter{
     .name = "layers", .what = "how many leave, of the first; 0: all but two", .most = 1e6}};
+
+constexpr std::array kSqrtParameters{PolicyParameter{
+    .name = "every",
+    .what = "layers of a segment; 0: the square root of their number",
+    .most = 1e6}};
 
 constexpr std::array kTbaParameters{PolicyParameter{
     .name = "least_bytes", .what = "smaller tensors stay; theirs is 16777216", .most = 1e15}};
@@ -77,6 +85,33 @@ constexpr std::array kPolicies{
         .paper = "Capuchin: Xuan Peng et al., ASPLOS 2020, DOI 10.1145/3373376.3378505",
         .recomputes = true,
         .make_plan = &plan_capuchin},
+    Policy{
+        .name = "recompute_all",
+        .what = "each layer is made again from its input, which stays",
+        .moves = false,
+        .recomputes = true,
+        .make_plan = &plan_recompute_all},
+    Policy{
+        .name = "sqrt_checkpoint",
+        .what = "of every so many layers the first one's input stays, the rest is made again",
+        .paper = "sublinear memory: Tianqi Chen et al., 2016, arXiv:1604.06174",
+        .moves = false,
+        .recomputes = true,
+        .make_plan = &plan_sqrt_checkpoint,
+        .parameters = kSqrtParameters},
+    Policy{
+        .name = "rotor",
+        .what = "of all ways to checkpoint the layers the quickest that fits",
+        .paper = "rotor: Olivier Beaumont et al., ACM TOMS 2024, arXiv:1911.13214",
+        .moves = false,
+        .recomputes = true,
+        .make_plan = &plan_rotor},
+    Policy{
+        .name = "pofo",
+        .what = "of all ways to checkpoint and move the layers the quickest that fits",
+        .paper = "POFO: Olivier Beaumont et al., NeurIPS 2021",
+        .recomputes = true,
+        .make_plan = &plan_pofo},
     Policy{
         .name = "offload_all",
         .what = "everything leaves as soon as it is stored",

@@ -57,6 +57,59 @@ inline Trace chain(std::int64_t layers) {
     return trace;
 }
 
+inline constexpr std::int64_t kBlockInputBytes = 1'000'000;
+inline constexpr std::int64_t kBlockTapeBytes = 3'000'000;
+inline constexpr std::int64_t kBlockInputNs = 200'000;
+inline constexpr std::int64_t kBlockTapeNs = 800'000;
+
+inline Slot input_of_block(std::int32_t block) {
+    return {"input", 0, block};
+}
+inline Slot tape_of_block(std::int32_t block) {
+    return {"tape", 0, block};
+}
+
+/// Block i saves its input, value 2 i, which is made again from the tape of the block before, and
+/// its tape, value 2 i + 1, which is made again from its input. The first input has no recipe.
+inline Trace blocks(std::int32_t count) {
+    Trace trace{.name = "blocks", .values = {}, .points = {}};
+    for (std::int32_t i = 0; i < count; ++i) {
+        ValueId const input{2 * i};
+        ValueId const tape{2 * i + 1};
+        TraceValue of_input{
+            .slot = input_of_block(i),
+            .size_bytes = kBlockInputBytes,
+            .module = "h." + std::to_string(i)};
+        TraceValue of_tape{
+            .slot = tape_of_block(i), .size_bytes = kBlockTapeBytes, .module = of_input.module};
+        of_tape.recipe = RecipeShape{.sources = {input}, .calls = 4, .duration_ns = kBlockTapeNs};
+        if (i > 0) {
+            of_input.recipe = RecipeShape{
+                .sources = {ValueId{2 * i - 1}}, .calls = 1, .duration_ns = kBlockInputNs};
+        }
+        trace.values.push_back(of_input);
+        trace.values.push_back(of_tape);
+        trace.points.push_back({.floor_bytes = kChainFloorBytes, .saved = {input}});
+        trace.points.push_back(
+            {.duration_ns = kChainForwardNs,
+             .floor_bytes = kChainFloorBytes,
+             .saved = {tape},
+             .unshared = {input}}
+        );
+        trace.points.push_back({.floor_bytes = kChainFloorBytes, .unshared = {tape}});
+    }
+    for (std::int32_t i = count; i-- > 0;) {
+        trace.points.push_back(
+            {.phase = Phase::backward,
+             .duration_ns = kChainBackwardNs,
+             .floor_bytes = kChainFloorBytes,
+             .needed = {ValueId{2 * i + 1}, ValueId{2 * i}},
+             .dropped = {ValueId{2 * i + 1}, ValueId{2 * i}}}
+        );
+    }
+    return trace;
+}
+
 /// 10 bytes a nanosecond to the host and back.
 inline Machine fast_machine(double rate_bytes_per_s = 1e10) {
     Machine machine{.name = "fast", .tiers = {}, .links = {}, .groups = {}};

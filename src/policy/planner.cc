@@ -77,8 +77,8 @@ Result<void> take_parameter(Policy const& policy, std::string_view item, PolicyC
     return {};
 }
 
-Result<void> check_pools(Machine const& machine, Budgets const& budgets) {
-    if (budgets.host_bytes <= 0 && budgets.nvme_bytes <= 0) {
+Result<void> check_pools(Policy const& policy, Machine const& machine, Budgets const& budgets) {
+    if (policy.moves && budgets.host_bytes <= 0 && budgets.nvme_bytes <= 0) {
         return Error{
             Errc::unsupported, "it moves, and neither a host nor an NVMe budget is given", ""};
     }
@@ -177,7 +177,7 @@ Result<Plan> make_plan(
     if (Result<void> const fine = validate(machine); !fine) {
         return fine.error();
     }
-    if (Result<void> const fine = check_pools(machine, budgets); !fine) {
+    if (Result<void> const fine = check_pools(*policy, machine, budgets); !fine) {
         return Error{fine.error().code, fine.error().what, "policy " + choice.name};
     }
     if (std::optional<Slot> const twice = saved_twice(trace)) {

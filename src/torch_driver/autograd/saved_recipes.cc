@@ -20,6 +20,10 @@ namespace {
 /// Of one recipe: a choice. Longer ones are made of shorter ones (Note [Recipes] in the executor).
 constexpr std::size_t kMostCalls = 4;
 
+/// Where whole blocks are made again: what lies between two saved values, as much as a norm written
+/// in single operators, or a product with what scales and masks it.
+constexpr std::size_t kMostCallsOfABlock = 16;
+
 /// A source that is no value and no larger than this is copied: weights of norms, tables. Whatever
 /// becomes of the original, the copy stays what it was. All copies of a recipe are at most this
 /// share of the value that can go for it.
@@ -54,15 +58,33 @@ std::shared_ptr<CopiedSource> copy_of(Content& content) {
     return copy;
 }
 
-std::int64_t copied_bytes(Recipe const& recipe) {
+}  // namespace
+
+std::size_t SavedTensors::most_calls() const {
+    return makes_blocks_again_ ? kMostCallsOfABlock : kMostCalls;
+}
+
+/// Note [Parameters as sources]
+/// A parameter or buffer that is too large to be copied is a source as it lies there, since plain
+/// training does not write it between forward and backward. Where a program does, the checksum of
+/// what is made again differs, and the step stops.
+bool SavedTensors::is_used_in_place(Content const& content) const {
+    if (!makes_blocks_again_ || content.value.valid() || !content.was_there ||
+        content.size_bytes <= kMostCopiedBytes) {
+        return false;
+    }
+    auto const storage = content.storage.lock();
+    return storage != nullptr && owned_.has(*storage);
+}
+
+std::int64_t SavedTensors::copied_bytes(Recipe const& recipe) const {
     std::int64_t sum = 0;
     for (ContentRef const& content : recipe.sources()) {
-        sum += content->value.valid() ? 0 : content->size_bytes;
+        bool const is_copied = !content->value.valid() && !is_used_in_place(*content);
+        sum += is_copied ? content->size_bytes : 0;
     }
     return sum;
 }
-
-}  // namespace
 
 bool SavedTensors::is_letting_go() {
     return is_letting_go_here();
@@ -159,6 +181,9 @@ bool SavedTensors::is_source(Content const& content, Content const& wanted) cons
         return entry != nullptr && entry->content != nullptr && entry->content->is_known &&
                entry->content->content.get() == &content;
     }
+    if (is_used_in_place(content)) {
+        return true;
+    }
     if (content.size_bytes > kMostCopiedBytes || content.storage.expired()) {
         return false;
     }
@@ -172,7 +197,7 @@ std::variant<Recipe, Recipe::Refused> SavedTensors::recipe_of_calls(SavedContent
     Content const& wanted = *saved.content;
     auto const may_use = [&](Content const& content)
                              SPILLWAY_REQUIRES(mutex_) { return is_source(content, wanted); };
-    return Recipe::of(saved.content, may_use, kMostCalls);
+    return Recipe::of(saved.content, may_use, most_calls());
 }
 
 /// Makes copies, in the order of the streams that have `value`. Nothing: what is to be copied has
@@ -194,6 +219,11 @@ std::optional<std::vector<SavedRecipe::Source>> SavedTensors::kept_sources(
             sources.emplace_back(content->value);
             continue;
         }
+        if (is_used_in_place(*content)) {
+            sources.emplace_back(std::make_shared<CopiedSource>(CopiedSource{
+                c10::Storage(), content->storage}));
+            continue;
+        }
         std::shared_ptr<CopiedSource> copy = copy_of(*content);
         MutexLock const lock(mutex_);
         if (copy == nullptr || !copy->copy) {
@@ -208,7 +238,7 @@ std::optional<std::vector<SavedRecipe::Source>> SavedTensors::kept_sources(
 SavedTensors::Sought SavedTensors::seek_recipe(SavedContent const& saved, std::int64_t room_bytes) {
     std::variant<Recipe, Recipe::Refused> found = recipe_of_calls(saved);
     if (auto const* const refused = std::get_if<Recipe::Refused>(&found)) {
-        return {{}, false, log_.is_kept() ? words_of(*refused, *saved.content, kMostCalls) : ""};
+        return {{}, false, log_.is_kept() ? words_of(*refused, *saved.content, most_calls()) : ""};
     }
     auto& recipe = std::get<Recipe>(found);
     std::string words = log_.is_kept() ? recipe.words() : "";
@@ -417,7 +447,8 @@ bool SavedTensors::keep_recipe(ValueId value) {
         MutexLock const lock(mutex_);
         SavedValue* const entry = state_.values.find(value);
         bool const has_recipe = entry != nullptr && entry->recipe != nullptr && storage_of(*entry);
-        if (!has_recipe || !is_unshared(*entry) || !is_as_saved(value)) {
+        if (!has_recipe || !is_unshared(*entry) || !is_as_saved(value) ||
+            entry->recipe->is_written()) {
             return false;
         }
         std::vector<ValueId> const sources = entry->recipe->values();

@@ -72,6 +72,9 @@ class SavedTensors final : public Driver {
 
     /// From now on values have the class of their savers, at the cost of a look at each save.
     void classify_tensors() { classifies_ = true; }
+    /// From now on recipes may be as long as a block of a model, and parameters and buffers are
+    /// what they are made from. Before the first save.
+    void make_blocks_again() { makes_blocks_again_ = true; }
     /// Of values that live, in the order in which they were saved first. For tests.
     [[nodiscard]] std::vector<std::pair<std::string, SaverClass>> classes() const;
 
@@ -242,6 +245,9 @@ class SavedTensors final : public Driver {
     [[nodiscard]] bool is_as_saved(ValueId value) const SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] bool is_source(Content const& content, Content const& wanted) const
         SPILLWAY_REQUIRES(mutex_);
+    [[nodiscard]] bool is_used_in_place(Content const& content) const;
+    [[nodiscard]] std::int64_t copied_bytes(Recipe const& recipe) const;
+    [[nodiscard]] std::size_t most_calls() const;
     /// What became of the look for a recipe.
     struct Sought {
         std::shared_ptr<SavedRecipe const> recipe;  ///< null: none, or not yet
@@ -270,6 +276,7 @@ class SavedTensors final : public Driver {
     /// Shared with what the mover holds.
     std::shared_ptr<WrappedStorages> const wrapped_ = std::make_shared<WrappedStorages>();
     bool classifies_ = false;
+    bool makes_blocks_again_ = false;
     ProvedRecipes proved_;
     Checksums checksums_;
     SaveLog log_;

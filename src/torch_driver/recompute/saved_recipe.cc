@@ -18,6 +18,16 @@ std::vector<ValueId> SavedRecipe::values() const {
     return values;
 }
 
+bool SavedRecipe::is_written() const {
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+        auto const* const other = std::get_if<std::shared_ptr<CopiedSource>>(&sources[i]);
+        if (other != nullptr && !(*other)->copy && recipe.sources()[i]->is_written) {
+            return true;
+        }
+    }
+    return false;
+}
+
 ProvedRecipes::Verdict ProvedRecipes::of(std::uint64_t signature) const {
     MutexLock const lock(mutex_);
     auto const found = is_same_.find(signature);

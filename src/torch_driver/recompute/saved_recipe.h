@@ -22,8 +22,9 @@ namespace spillway {
 
 /// What was there before the step, and what it held when a recipe was made of it.
 struct CopiedSource {
-    /// Null: it was let go of for want of room. Then the original will do, if it still is what it
-    /// was, which the checksum of what is made of it tells.
+    /// Null: there never was one (Note [Parameters as sources]), or it was let go of for want of
+    /// room. Then the original will do, if it still is what it was, which the checksum of what is
+    /// made of it tells.
     c10::Storage copy;
     c10::weak_intrusive_ptr<c10::StorageImpl> original;
 
@@ -41,6 +42,8 @@ struct SavedRecipe {
 
     /// The values among them, each once.
     [[nodiscard]] std::vector<ValueId> values() const;
+    /// What it uses as it lies there, an operator has written since.
+    [[nodiscard]] bool is_written() const;
 };
 
 /// Which signatures of recipes were run beside the value that lived, and gave its bits.

@@ -130,6 +130,15 @@ std::optional<at::Generator> generator_of(
     return generator.clone();
 }
 
+/// It draws from PyTorch's own generator, by an argument that says so.
+bool drops_out(OperatorFacts const& facts, std::vector<c10::IValue> const& arguments) {
+    if (!facts.dropout) {
+        return false;
+    }
+    c10::IValue const& share = arguments[static_cast<std::size_t>(*facts.dropout)];
+    return !share.isDouble() || share.toDouble() > 0;
+}
+
 /// Contents and calls refer to one another in chains as long as a step: they end one by one.
 void end_in_turn(c10::intrusive_ptr<Call>&& maker) {
     static thread_local std::vector<c10::intrusive_ptr<Call>> waiting;
@@ -195,7 +204,13 @@ bool CallRecorder::is_recorded() const {
         return true;
     }
     Open const& around = open_[depth_ - 1];
-    return around.is_below && around.facts != nullptr && around.facts->replay == Replay::unknown;
+    return around.is_below && around.facts != nullptr &&
+           replay_of(*around.facts) == Replay::unknown;
+}
+
+/// `costly` is `unknown` where such operators do not run again.
+Replay CallRecorder::replay_of(OperatorFacts const& facts) const {
+    return facts.replay == Replay::costly && !runs_costly_ ? Replay::unknown : facts.replay;
 }
 
 void CallRecorder::begins(at::RecordFunction const& function) {
@@ -308,9 +323,12 @@ CallRecorder::Maker CallRecorder::maker_of(Open& open) {
     if (open.facts != nullptr && open.facts->replay == Replay::allocates) {
         return {{}, NoMaker::external, nullptr};  // what it holds is written later, by whatever
     }
-    if (open.facts == nullptr || open.facts->replay == Replay::unknown) {
+    if (open.facts == nullptr || replay_of(*open.facts) == Replay::unknown) {
         bool const draws = open.facts != nullptr && open.facts->draws_without_generator;
         return {{}, draws ? NoMaker::no_generator : NoMaker::not_listed, nullptr};
+    }
+    if (drops_out(*open.facts, open.arguments)) {
+        return {{}, NoMaker::no_generator, nullptr};
     }
     if (open.facts->replay == Replay::draws && !open.generator) {
         return {{}, NoMaker::no_generator, nullptr};

@@ -30,7 +30,9 @@ class OperatorCallback;
 /// Thread  the one that records
 class CallRecorder {
   public:
-    CallRecorder() = default;
+    /// `runs_costly`: products, convolutions and attention may run again, too.
+    explicit CallRecorder(bool runs_costly = false)
+        : runs_costly_(runs_costly) {}
     CallRecorder(CallRecorder const&) = delete;
     CallRecorder& operator=(CallRecorder const&) = delete;
 
@@ -95,6 +97,7 @@ class CallRecorder {
     };
 
     [[nodiscard]] bool is_recorded() const;
+    [[nodiscard]] Replay replay_of(OperatorFacts const& facts) const;
     void note_hidden_writes(OperatorFacts const* facts, c10::ArrayRef<c10::IValue const> arguments);
     void finish(Open& open, std::vector<c10::IValue> const& results);
     [[nodiscard]] c10::SmallVector<Made, 2> results_of(
@@ -114,6 +117,7 @@ class CallRecorder {
 
     static constexpr std::size_t kLeastSweep = 256;
 
+    bool const runs_costly_;
     ska::flat_hash_map<c10::StorageImpl const*, ContentRef> contents_;
     std::vector<Open> open_;  ///< the first `depth_`; more are kept for their memory
     std::size_t depth_ = 0;

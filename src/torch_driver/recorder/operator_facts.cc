@@ -30,6 +30,14 @@ constexpr std::string_view kPure =
     "mul native_group_norm native_layer_norm ne neg polar pow reciprocal relu remainder "
     "repeat roll round rsqrt rsub scalar_tensor sgn sigmoid sign silu sin sinh softplus "
     "softshrink sqrt square stack sub sum tan tanh threshold tril triu trunc where";
+/// As kPure, with products, convolutions, attention and pooling: the dear ones. Those of attention
+/// draw only where they drop out.
+constexpr std::string_view kCostly =
+    "_adaptive_avg_pool2d _scaled_dot_product_cudnn_attention "
+    "_scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention "
+    "_scaled_dot_product_flash_attention_for_cpu addbmm addmm addmv avg_pool1d avg_pool2d baddbmm "
+    "bmm constant_pad_nd convolution cudnn_convolution cumsum dot linear max_pool2d_with_indices "
+    "mm mv";
 constexpr std::string_view kOverwriting = "copy_ fill_ zero_";
 /// They take a generator, and overwrite.
 constexpr std::string_view kDrawing =
@@ -78,6 +86,8 @@ void sort_in(OperatorFacts& facts, std::string_view name) {
         facts.replay = Replay::batch_norm;
     } else if (draws && facts.generator) {
         facts.replay = Replay::draws;
+    } else if (has(kCostly, without_in_place(name))) {
+        facts.replay = Replay::costly;
     } else if (draws || facts.handle.hasTag(at::Tag::nondeterministic_seeded)) {
         facts.draws_without_generator = true;
     } else if (has(kOverwriting, name) || has(kPure, without_in_place(name))) {
@@ -96,6 +106,9 @@ OperatorFacts made(c10::OperatorHandle const& handle) {
         }
         if (argument.name() == "generator") {
             facts.generator = static_cast<int>(i);
+        }
+        if (argument.name() == "dropout_p") {
+            facts.dropout = static_cast<int>(i);
         }
     }
     std::string_view name = schema.operator_name().name;

@@ -23,6 +23,7 @@ namespace spillway {
 enum class Replay : std::uint8_t {
     unknown,     ///< it is not on our list
     pure,        ///< its results are a function of its arguments
+    costly,      ///< as pure, and dear: where whole blocks are made again
     draws,       ///< and of the generator that it takes as an argument
     batch_norm,  ///< pure, but for statistics that it writes and no schema tells
     allocates,   ///< its result has only a shape: what it holds comes later, maybe unseen
@@ -44,6 +45,7 @@ struct OperatorFacts {
     bool draws_without_generator = false;  ///< and so from PyTorch's own
     std::vector<int> written;              ///< arguments whose bytes it writes
     std::optional<int> generator;          ///< argument that is a generator
+    std::optional<int> dropout;            ///< argument that is a share; above 0 it draws
 
     [[nodiscard]] bool writes(int argument) const {
         return std::find(written.begin(), written.end(), argument) != written.end();

@@ -87,6 +87,7 @@ TorchSession::TorchSession(
           (options.recompute == "auto" || recomputes_by_policy(options)) &&
           options.policy != "keep_all" && options.device_budget_bytes > 0
       ),
+      makes_blocks_again_(recomputes_ && recomputes_by_policy(options)),
       plans_(loop_->plans()) {
     saved_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
     saved_.on_short = [this](std::int64_t size_bytes, bool last_resort) {
@@ -97,6 +98,9 @@ TorchSession::TorchSession(
     }
     if (plans_) {
         saved_.classify_tensors();
+    }
+    if (makes_blocks_again_) {
+        saved_.make_blocks_again();
     }
 }
 
@@ -120,7 +124,7 @@ std::shared_ptr<CallRecorder> TorchSession::recorder_of_this_thread() {
     MutexLock const lock(recorders_mutex_);
     std::shared_ptr<CallRecorder>& recorder = recorders_[std::this_thread::get_id()];
     if (recorder == nullptr) {
-        recorder = std::make_shared<CallRecorder>();
+        recorder = std::make_shared<CallRecorder>(makes_blocks_again_);
     }
     return recorder;
 }

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "policy/rotor.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+namespace spillway {
+
+namespace {
+
+constexpr std::int64_t kNoWay = std::numeric_limits<std::int64_t>::max();
+/// The runtime makes no more than half of the budget again at once.
+constexpr std::int64_t kSegmentShare = 2;
+constexpr std::int64_t kSlots = 500;  ///< theirs
+constexpr std::int64_t kMostSlots = 2000;
+
+/// What stays of a stage that is made again as part of a segment, and is not its first.
+std::int64_t kept_inside(Stage const& stage) {
+    return stage.other_bytes + (stage.input_has_recipe ? 0 : stage.input_bytes);
+}
+
+std::int64_t remake_inside_ns(Stage const& stage) {
+    return stage.tape_ns + (stage.input_has_recipe ? stage.input_ns : 0);
+}
+
+/// The least time from each stage on, by the slots that stages before it hold.
+class RotorTable {
+  public:
+    RotorTable(
+        std::vector<Stage> const& stages,
+        std::int64_t room_bytes,
+        std::int64_t segment_bytes,
+        std::int64_t slots
+    )
+        : stages_(stages),
+          room_bytes_(room_bytes),
+          slot_bytes_(std::max<std::int64_t>(1, (room_bytes + slots - 1) / slots)),
+          slots_((room_bytes + slot_bytes_ - 1) / slot_bytes_),
+          segment_bytes_(segment_bytes) {
+        best_.resize((stages.size() + 1) * width());
+        for (std::size_t i = stages.size(); i-- > 0;) {
+            for (std::int64_t held = 0; held <= slots_; ++held) {
+                best_[i * width() + static_cast<std::size_t>(held)] = best_from(i, held);
+            }
+        }
+    }
+
+    [[nodiscard]] std::optional<std::vector<StageFate>> fates() const {
+        if (at(0, 0).ns == kNoWay) {
+            return std::nullopt;
+        }
+        std::vector<StageFate> fates;
+        std::int64_t held = 0;
+        for (std::size_t i = 0; i < stages_.size();) {
+            Best const& best = at(i, held);
+            std::size_t const end = best.segment_end;
+            held += best.kept_slots;
+            fates.push_back(end == i ? StageFate::keep : StageFate::checkpoint);
+            for (i = std::max(i + 1, end); fates.size() < i;) {
+                fates.push_back(StageFate::inner);
+            }
+        }
+        return fates;
+    }
+
+  private:
+    struct Best {
+        std::int64_t ns = 0;
+        std::size_t segment_end = 0;  ///< of the segment that begins here; here: the tape stays
+        std::int64_t kept_slots = 0;
+    };
+
+    [[nodiscard]] std::size_t width() const { return static_cast<std::size_t>(slots_) + 1; }
+    [[nodiscard]] Best const& at(std::size_t i, std::int64_t held) const {
+        return best_[i * width() + static_cast<std::size_t>(held)];
+    }
+    [[nodiscard]] std::int64_t slots_of(std::int64_t bytes) const {
+        return (bytes + slot_bytes_ - 1) / slot_bytes_;
+    }
+    [[nodiscard]] bool fits(std::int64_t held, std::int64_t bytes) const {
+        return held * slot_bytes_ + bytes <= room_bytes_;
+    }
+
+    [[nodiscard]] Best best_from(std::size_t i, std::int64_t held) const {
+        Best best{.ns = kNoWay};
+        auto const may_take = [&](std::int64_t own_ns, std::size_t end, std::int64_t kept_bytes) {
+            std::int64_t const kept = slots_of(kept_bytes);
+            if (held + kept > slots_) {
+                return;
+            }
+            Best const& rest = at(std::max(i + 1, end), held + kept);
+            if (rest.ns != kNoWay && rest.ns + own_ns < best.ns) {
+                best = {rest.ns + own_ns, end, kept};
+            }
+        };
+        if (fits(held, whole_bytes(stages_[i]))) {
+            may_take(0, i, whole_bytes(stages_[i]));
+        }
+        std::int64_t kept_bytes = stages_[i].input_bytes;
+        std::int64_t bytes = 0;
+        std::int64_t ns = 0;
+        for (std::size_t j = i; j < stages_.size(); ++j) {
+            bytes += whole_bytes(stages_[j]);
+            kept_bytes += j == i ? stages_[j].other_bytes : kept_inside(stages_[j]);
+            ns += j == i ? stages_[j].tape_ns : remake_inside_ns(stages_[j]);
+            if (!fits(held, bytes) || bytes > segment_bytes_) {
+                break;
+            }
+            may_take(ns, j + 1, kept_bytes);
+        }
+        return best;
+    }
+
+    std::vector<Stage> const& stages_;
+    std::int64_t const room_bytes_;
+    std::int64_t const slot_bytes_;
+    std::int64_t const slots_;
+    std::int64_t const segment_bytes_;
+    std::vector<Best> best_;
+};
+
+}  // namespace
+
+std::optional<std::vector<StageFate>> rotor_fates(
+    std::vector<Stage> const& stages,
+    std::int64_t room_bytes,
+    std::int64_t segment_bytes,
+    std::int64_t slots
+) {
+    return RotorTable(stages, room_bytes, segment_bytes, slots).fates();
+}
+
+ChainCosts chain_costs(std::vector<Stage> const& stages, std::vector<StageFate> const& fates) {
+    ChainCosts costs;
+    std::int64_t held_bytes = 0;
+    for (std::size_t i = 0; i < stages.size();) {
+        std::size_t end = i + 1;
+        while (end < stages.size() && fates[end] == StageFate::inner) {
+            ++end;
+        }
+        std::int64_t bytes = 0;
+        std::int64_t kept_bytes = stages[i].input_bytes + stages[i].other_bytes;
+        std::int64_t ns = stages[i].tape_ns;
+        for (std::size_t j = i; j < end; ++j) {
+            bytes += whole_bytes(stages[j]);
+            kept_bytes += j == i ? 0 : kept_inside(stages[j]);
+            ns += j == i ? 0 : remake_inside_ns(stages[j]);
+        }
+        bool const is_kept = fates[i] == StageFate::keep;
+        costs.peak_bytes = std::max(costs.peak_bytes, held_bytes + bytes);
+        costs.recompute_ns += is_kept ? 0 : ns;
+        held_bytes += is_kept ? whole_bytes(stages[i]) : kept_bytes;
+        i = end;
+    }
+    return costs;
+}
+
+Result<Plan> plan_rotor(PlanRequest const& request) {
+    StepView const step(request.trace);
+    Result<std::vector<Stage>> const stages = stages_with_recipes(step);
+    if (!stages.ok()) {
+        return stages.error();
+    }
+    std::int64_t const budget = request.budgets.device_bytes;
+    std::int64_t const segment_bytes =
+        budget == 0 ? std::numeric_limits<std::int64_t>::max() : budget / kSegmentShare;
+    std::int64_t all_bytes = 0;
+    for (Stage const& stage : *stages) {
+        all_bytes += whole_bytes(stage);
+    }
+    // Each stage rounds up, by a slot at most: an eighth in all, where there is room for all.
+    auto const count = static_cast<std::int64_t>(stages->size());
+    std::int64_t const most_bytes = all_bytes + all_bytes / 8 + count;
+    std::int64_t const slots = std::max(kSlots, std::min(8 * count, kMostSlots));
+    std::vector<StageFate> least(stages->size(), StageFate::checkpoint);
+    return first_plan_that_fits(request, step, *stages, [&](std::int64_t room_bytes) {
+        std::int64_t const room = std::min(room_bytes, most_bytes);
+        if (auto fates = rotor_fates(*stages, room, segment_bytes, slots)) {
+            least = std::move(*fates);
+        }
+        return least;  // of less room than it needs, as before
+    });
+}
+
+}  // namespace spillway

@@ -1,0 +1,208 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "policy/stages.h"
+
+#include "policy/forecast.h"
+#include "policy/transfer_times.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+/// A value below this share of its unit's bytes stays: a choice.
+constexpr std::int64_t kSmallShare = 256;
+
+TraceValue const& value_of(StepView const& step, ValueId id) {
+    return step.trace.values[id.index()];
+}
+
+void add_value(StepView const& step, ValueId id, Stage& stage) {
+    TraceValue const& value = value_of(step, id);
+    if (!value.recipe) {
+        stage.others.push_back(id);
+        stage.other_bytes += value.size_bytes;
+        return;
+    }
+    stage.tape.push_back(id);
+    stage.tape_bytes += value.size_bytes;
+    stage.tape_ns += value.recipe->duration_ns;
+}
+
+void set_input(StepView const& step, ValueId id, Stage& stage) {
+    TraceValue const& value = value_of(step, id);
+    stage.input = id;
+    stage.input_bytes = value.size_bytes;
+    stage.input_has_recipe = value.recipe.has_value();
+    stage.input_ns = value.recipe ? value.recipe->duration_ns : 0;
+}
+
+void add_times(StepView const& step, std::vector<Stage>& stages) {
+    for (std::size_t at = 0; at < step.trace.points.size(); ++at) {
+        TracePoint const& point = step.trace.points[at];
+        std::optional<std::size_t> const unit = step.units.of_point[at];
+        if (unit) {
+            Stage& stage = stages[*unit];
+            (point.phase == Phase::forward ? stage.forward_ns : stage.backward_ns) +=
+                point.duration_ns;
+        }
+    }
+}
+
+std::vector<ValueId> values_of(Stage const& stage) {
+    std::vector<ValueId> values = stage.tape;
+    values.insert(values.end(), stage.others.begin(), stage.others.end());
+    if (stage.input) {
+        values.push_back(*stage.input);
+    }
+    return values;
+}
+
+}  // namespace
+
+std::vector<Stage> stages_of(StepView const& step) {
+    std::size_t const count = step.units.names.size();
+    std::vector<Stage> stages(count);
+    std::vector<std::int64_t> unit_bytes(count);
+    for (std::size_t i = 0; i < step.values.size(); ++i) {
+        if (auto const unit = step.units.of_value[i]) {
+            unit_bytes[*unit] += step.trace.values[i].size_bytes;
+        }
+    }
+    for (std::size_t i = 0; i < step.values.size(); ++i) {
+        ValueId const id{static_cast<std::int64_t>(i)};
+        auto const unit = step.units.of_value[i];
+        bool const is_large =
+            unit && step.trace.values[i].size_bytes >= unit_bytes[*unit] / kSmallShare;
+        if (!is_large || !step.values[i].can_move()) {
+            continue;
+        }
+        if (step.first_saved[*unit] == id) {
+            set_input(step, id, stages[*unit]);
+        } else {
+            add_value(step, id, stages[*unit]);
+        }
+    }
+    add_times(step, stages);
+    return stages;
+}
+
+Result<std::vector<Stage>> stages_with_recipes(StepView const& step) {
+    std::vector<Stage> stages = stages_of(step);
+    if (stages.empty()) {
+        return Error{
+            Errc::unsupported, "it needs layers, and nothing in the step repeats", "trace"};
+    }
+    bool const has_recipes = std::any_of(stages.begin(), stages.end(), [](Stage const& stage) {
+        return !stage.tape.empty() || stage.input_has_recipe;
+    });
+    if (!has_recipes) {
+        return Error{
+            Errc::unsupported,
+            "it makes layers again, and no value of a layer has a recipe",
+            "trace"};
+    }
+    return stages;
+}
+
+Plan plan_of_stages(
+    PlanRequest const& request,
+    StepView const& step,
+    std::vector<Stage> const& stages,
+    std::vector<StageFate> const& fates
+) {
+    Plan plan;
+    std::vector<ValueId> moved;
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+        Stage const& stage = stages[i];
+        if (fates[i] == StageFate::move) {
+            std::vector<ValueId> const values = values_of(stage);
+            moved.insert(moved.end(), values.begin(), values.end());
+            continue;
+        }
+        if (fates[i] == StageFate::move_input && stage.input) {
+            moved.push_back(*stage.input);
+        }
+        if (fates[i] == StageFate::inner && stage.input_has_recipe) {
+            plan.fates[step.slot_of(*stage.input)] = {.kind = FateKind::recompute};
+        }
+        if (fates[i] != StageFate::keep) {
+            for (ValueId const id : stage.tape) {
+                plan.fates[step.slot_of(id)] = {.kind = FateKind::recompute};
+            }
+        }
+    }
+    place_transfers(
+        step, moved, transfer_rates(request.machine, request.pool()), request.pool(), plan
+    );
+    keep_the_rest(step, plan);
+    return plan;
+}
+
+std::int64_t bytes_beside_stages(StepView const& step, std::vector<Stage> const& stages) {
+    std::vector<bool> is_staged(step.values.size());
+    for (Stage const& stage : stages) {
+        for (ValueId const id : values_of(stage)) {
+            is_staged[id.index()] = true;
+        }
+    }
+    std::int64_t held_bytes = 0;
+    std::int64_t most_bytes = 0;
+    for (TracePoint const& point : step.trace.points) {
+        auto const size = [&](ValueId id) {
+            return is_staged[id.index()] ? 0 : value_of(step, id).size_bytes;
+        };
+        for (ValueId const id : point.saved) {
+            held_bytes += size(id);
+        }
+        most_bytes = std::max(most_bytes, held_bytes + point.floor_bytes);
+        for (ValueId const id : point.dropped) {
+            held_bytes -= size(id);
+        }
+    }
+    return most_bytes;
+}
+
+std::int64_t room_for_stages(
+    PlanRequest const& request, StepView const& step, std::vector<Stage> const& stages
+) {
+    if (request.budgets.device_bytes == 0) {
+        return std::numeric_limits<std::int64_t>::max() / 4;
+    }
+    return std::max<std::int64_t>(
+        0, request.budgets.device_bytes - bytes_beside_stages(step, stages)
+    );
+}
+
+Result<Plan> first_plan_that_fits(
+    PlanRequest const& request,
+    StepView const& step,
+    std::vector<Stage> const& stages,
+    std::function<std::vector<StageFate>(std::int64_t room_bytes)> const& fates_for
+) {
+    std::int64_t const room_bytes = room_for_stages(request, step, stages);
+    std::vector<StageFate> before;
+    Plan plan;
+    for (std::int64_t const percent : {100, 95, 90, 80, 70, 60, 50, 35, 20, 0}) {
+        std::vector<StageFate> fates = fates_for(room_bytes / 100 * percent);
+        if (fates == before) {
+            continue;
+        }
+        plan = plan_of_stages(request, step, stages, fates);
+        before = std::move(fates);
+        Result<Forecast> const costs = forecast(request, request.budgets, plan);
+        if (!costs.ok()) {
+            return costs.error();
+        }
+        if (costs->fits) {
+            break;
+        }
+    }
+    return plan;
+}
+
+}  // namespace spillway
