@@ -75,8 +75,13 @@ void on_all_cores(std::size_t count, Work const& work) {
     }
 }
 
+/// `policy`: whose smallest budget is the floor.
 Result<Comparison> comparison_of(
-    Trace const& trace, Machine const& machine, Budgets const& others, std::string const& policy
+    Trace const& trace,
+    Machine const& machine,
+    Budgets const& others,
+    std::string const& policy,
+    std::vector<std::string> const& policies
 ) {
     Comparison all{.trace = trace.name, .machine = machine.name};
     if (Result<void> const fine = validate(trace); !fine) {
@@ -85,7 +90,10 @@ Result<Comparison> comparison_of(
     if (Result<void> const fine = validate(machine); !fine) {
         return fine.error();
     }
-    if (others.host_bytes <= 0 && others.nvme_bytes <= 0) {
+    bool const all_move = std::all_of(policies.begin(), policies.end(), [](auto const& each) {
+        return find_policy(each)->moves;
+    });
+    if (all_move && others.host_bytes <= 0 && others.nvme_bytes <= 0) {
         return Error{
             Errc::bad_argument,
             "nothing can move: the machine has neither host memory nor NVMe, or their budgets are "
@@ -219,7 +227,7 @@ Result<Comparison> compare(
             return choice.error();
         }
     }
-    Result<Comparison> all = comparison_of(trace, machine, others, "online");
+    Result<Comparison> all = comparison_of(trace, machine, others, "online", names);
     if (!all.ok()) {
         return all;
     }
@@ -238,7 +246,7 @@ Result<Comparison> fit(
     if (Result<PolicyChoice> const choice = parse_policy_choice(policy); !choice.ok()) {
         return choice.error();
     }
-    Result<Comparison> all = comparison_of(trace, machine, others, policy);
+    Result<Comparison> all = comparison_of(trace, machine, others, policy, {policy});
     if (!all.ok()) {
         return all;
     }
