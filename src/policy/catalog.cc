@@ -7,6 +7,7 @@
 #include "policy/capuchin.h"
 #include "policy/optimal_offload.h"
 #include "policy/qpo.h"
+#include "policy/superneurons.h"
 #include "policy/tba.h"
 #include "policy/te.h"
 #include "policy/vdnn.h"
@@ -77,6 +78,12 @@ constexpr std::array kPolicies{
         .paper = "Capuchin: Xuan Peng et al., ASPLOS 2020, DOI 10.1145/3373376.3378505",
         .recomputes = true,
         .make_plan = &plan_capuchin},
+    Policy{
+        .name = "superneurons",
+        .what = "what cheap layers made is made again; of the rest the least recently used leave",
+        .paper = "SuperNeurons: Linnan Wang et al., PPoPP 2018, arXiv:1801.04380",
+        .recomputes = true,
+        .make_plan = &plan_superneurons},
     Policy{
         .name = "offload_all",
         .what = "everything leaves as soon as it is stored",
