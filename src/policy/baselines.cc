@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace spillway {
@@ -58,22 +59,7 @@ Result<Plan> plan_largest_first(PlanRequest const& request) {
                 format_size(budget),
             ""};
     }
-    // Fewer and fewer, by halves: the peak only grows.
-    std::size_t too_few = 0;
-    std::size_t enough = all.size();
-    while (too_few < enough) {
-        std::size_t const middle = too_few + (enough - too_few) / 2;
-        std::vector<ValueId> const some(
-            all.begin(), all.begin() + static_cast<std::ptrdiff_t>(middle)
-        );
-        if (peak_without(step, some) <= budget) {
-            enough = middle;
-        } else {
-            too_few = middle + 1;
-        }
-    }
-    all.resize(enough);
-    return plan_of(request, step, all);
+    return plan_of(request, step, fewest_that_fit(step, std::move(all), budget));
 }
 
 }  // namespace spillway

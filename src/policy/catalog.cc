@@ -10,6 +10,7 @@
 #include "policy/pofo.h"
 #include "policy/qpo.h"
 #include "policy/rotor.h"
+#include "policy/superneurons.h"
 #include "policy/tba.h"
 #include "policy/te.h"
 #include "policy/vdnn.h"
@@ -112,6 +113,12 @@ constexpr std::array kPolicies{
         .paper = "POFO: Olivier Beaumont et al., NeurIPS 2021",
         .recomputes = true,
         .make_plan = &plan_pofo},
+    Policy{
+        .name = "superneurons",
+        .what = "what cheap layers made is made again; of the rest the least recently used leave",
+        .paper = "SuperNeurons: Linnan Wang et al., PPoPP 2018, arXiv:1801.04380",
+        .recomputes = true,
+        .make_plan = &plan_superneurons},
     Policy{
         .name = "offload_all",
         .what = "everything leaves as soon as it is stored",

@@ -59,26 +59,6 @@ bool is_chain(StepView const& step) {
     return true;
 }
 
-std::vector<ValueId> fewest_that_fit(
-    StepView const& step, std::vector<ValueId> order, std::int64_t budget
-) {
-    std::size_t too_few = 0;
-    std::size_t enough = order.size();
-    while (budget > 0 && too_few < enough) {
-        std::size_t const middle = too_few + (enough - too_few) / 2;
-        std::vector<ValueId> const some(
-            order.begin(), order.begin() + static_cast<std::ptrdiff_t>(middle)
-        );
-        if (peak_without(step, some) <= budget) {
-            enough = middle;
-        } else {
-            too_few = middle + 1;
-        }
-    }
-    order.resize(budget > 0 ? enough : 0);
-    return order;
-}
-
 /// The simulated time of one step; nothing: it does not fit.
 std::optional<std::int64_t> time_of_plan(PlanRequest const& request, Plan const& plan) {
     ExecutorOptions const options{
