@@ -10,6 +10,7 @@
 
 from . import _library, _python_state
 from .errors import BudgetError, Error, LibraryError, OptionError, StateError, TorchVersionError, SpillwayWarning
+from .planning import Comparison, compare, fit, probe
 from .policies import Policy, policies
 from .report import Report
 from .session import Session
@@ -20,5 +21,5 @@ _python_state.register()
 session = Session
 __version__ = "0.1.0"
 
-__all__ = ["BudgetError", "Error", "LibraryError", "OptionError", "Policy", "Report", "Session", "StateError", "TorchVersionError", "SpillwayWarning",
-           "policies", "session"]
+__all__ = ["BudgetError", "Comparison", "Error", "LibraryError", "OptionError", "Policy", "Report", "Session", "StateError", "TorchVersionError", "SpillwayWarning",
+           "compare", "fit", "policies", "probe", "session"]

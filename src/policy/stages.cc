@@ -7,7 +7,9 @@
 #include "policy/transfer_times.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 
 namespace spillway {
@@ -41,6 +43,21 @@ void set_input(StepView const& step, ValueId id, Stage& stage) {
     stage.input_ns = value.recipe ? value.recipe->duration_ns : 0;
 }
 
+/// By value. What no module is known of and is saved between two units belongs to the next: a norm
+/// that is written in single operators saves the block's input before any parameter tells where.
+std::vector<std::optional<std::size_t>> units_of_values(StepView const& step) {
+    std::vector<std::optional<std::size_t>> units = step.units.of_value;
+    auto const first =
+        std::find_if(units.begin(), units.end(), [](auto const& unit) { return unit.has_value(); });
+    std::optional<std::size_t> next;
+    for (auto at = units.end(); at != first; --at) {
+        std::optional<std::size_t>& unit = *std::prev(at);
+        next = unit ? unit : next;
+        unit = next;
+    }
+    return units;
+}
+
 void add_times(StepView const& step, std::vector<Stage>& stages) {
     for (std::size_t at = 0; at < step.trace.points.size(); ++at) {
         TracePoint const& point = step.trace.points[at];
@@ -67,24 +84,27 @@ std::vector<ValueId> values_of(Stage const& stage) {
 std::vector<Stage> stages_of(StepView const& step) {
     std::size_t const count = step.units.names.size();
     std::vector<Stage> stages(count);
+    std::vector<std::optional<std::size_t>> const units = units_of_values(step);
     std::vector<std::int64_t> unit_bytes(count);
-    for (std::size_t i = 0; i < step.values.size(); ++i) {
-        if (auto const unit = step.units.of_value[i]) {
-            unit_bytes[*unit] += step.trace.values[i].size_bytes;
+    std::vector<bool> has_saved(count);
+    for (std::size_t i = 0; i < units.size(); ++i) {
+        if (units[i]) {
+            unit_bytes[*units[i]] += step.trace.values[i].size_bytes;
         }
     }
-    for (std::size_t i = 0; i < step.values.size(); ++i) {
-        ValueId const id{static_cast<std::int64_t>(i)};
-        auto const unit = step.units.of_value[i];
-        bool const is_large =
-            unit && step.trace.values[i].size_bytes >= unit_bytes[*unit] / kSmallShare;
-        if (!is_large || !step.values[i].can_move()) {
+    for (std::size_t i = 0; i < units.size(); ++i) {
+        if (!units[i]) {
             continue;
         }
-        if (step.first_saved[*unit] == id) {
-            set_input(step, id, stages[*unit]);
-        } else {
-            add_value(step, id, stages[*unit]);
+        ValueId const id{static_cast<std::int64_t>(i)};
+        bool const is_first = !has_saved[*units[i]];
+        bool const is_large =
+            step.trace.values[i].size_bytes >= unit_bytes[*units[i]] / kSmallShare;
+        has_saved[*units[i]] = has_saved[*units[i]] || is_large;
+        if (is_large && is_first && step.values[i].can_move()) {
+            set_input(step, id, stages[*units[i]]);
+        } else if (is_large && step.values[i].can_move()) {
+            add_value(step, id, stages[*units[i]]);
         }
     }
     add_times(step, stages);

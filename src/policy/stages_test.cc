@@ -39,6 +39,19 @@ TEST(Stages, what_has_no_recipe_can_only_move_and_what_is_small_stays) {
     EXPECT_TRUE(stages[2].others.empty());
 }
 
+TEST(Stages, an_input_that_no_module_is_known_of_is_the_next_unit_s) {
+    Trace trace = blocks(4);
+    for (std::size_t i = 0; i < trace.values.size(); i += 2) {
+        trace.values[i].module.clear();
+    }
+    StepView const step(trace);
+    std::vector<Stage> const stages = stages_of(step);
+    ASSERT_EQ(stages.size(), 4U);
+    EXPECT_EQ(stages[2].input, ValueId{4});
+    EXPECT_EQ(stages[2].tape, std::vector<ValueId>{ValueId{5}});
+    EXPECT_EQ(stages[0].input, ValueId{1}) << "before the first nothing tells";
+}
+
 TEST(Stages, beside_them_is_the_floor_and_what_no_stage_has) {
     Trace trace = blocks(4);
     StepView const step(trace);

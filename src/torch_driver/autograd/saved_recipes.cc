@@ -28,6 +28,8 @@ constexpr std::size_t kMostCallsOfABlock = 16;
 /// becomes of the original, the copy stays what it was. All copies of a recipe are at most this
 /// share of the value that can go for it.
 constexpr std::int64_t kMostCopiedBytes = 65536;
+/// Of a parameter or buffer, where whole blocks are made again: larger ones are used in place.
+constexpr std::int64_t kMostCopiedOfOwned = 4096;
 constexpr std::int64_t kCopiedShare = 4;
 /// What an operator of the step made is copied only below this share: else its operator runs again.
 constexpr std::int64_t kCopiedShareOfMade = 64;
@@ -70,7 +72,7 @@ std::size_t SavedTensors::most_calls() const {
 /// what is made again differs, and the step stops.
 bool SavedTensors::is_used_in_place(Content const& content) const {
     if (!makes_blocks_again_ || content.value.valid() || !content.was_there ||
-        content.size_bytes <= kMostCopiedBytes) {
+        content.size_bytes <= kMostCopiedOfOwned) {
         return false;
     }
     auto const storage = content.storage.lock();

@@ -1,0 +1,213 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a step would cost under budgets and policies, from one recorded step and this machine's rates: no trial and error."""
+
+import contextlib
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from . import _options
+from .errors import OptionError
+from .session import Session, _call, _device_bytes, _device_of, _rank
+
+_AS_MUCH_AS_IT_TAKES = "1TiB"
+_STEPS_TO_RECORD = 3  # one warms up; the trace of the next is whole when another begins
+
+Step = Callable[[], torch.Tensor | None]
+
+
+class Comparison:
+    """Step times as the simulator foretells them, for policies and device budgets.
+
+    `print` shows the table; `rows` has a mapping for each policy and budget (`policy`, `device_bytes`, `refusal`, `step_ns`,
+    `peak_bytes`, `stored_bytes`, `loaded_bytes`, `recomputed_bytes`, `stall_ns`); `refusal` is "" where it runs.
+    """
+
+    def __init__(self, table: str, text: str) -> None:
+        self._table, self._text = table, text
+        fields = json.loads(text)
+        self.rows: list[dict[str, Any]] = fields["rows"]
+        self.compute_ns: int = fields["compute_ns"]  # of the step with everything on the device
+        self.peak_bytes: int = fields["peak_bytes"]  # of the device then
+        self.floor_bytes: int = fields["floor_bytes"]  # the smallest budget that works
+
+    def to_json(self) -> str:
+        return self._text
+
+    def __str__(self) -> str:
+        return self._table
+
+    __repr__ = __str__
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Writes a picture (.svg, .png, .pdf: step time by budget, a line for each policy), or the numbers (.json).
+
+        A picture needs matplotlib.
+        """
+        path = pathlib.Path(_options.utf8_path("file", os.fspath(file)))
+        if path.suffix == ".json":
+            path.write_text(self._text)
+            return
+        if path.suffix not in (".svg", ".png", ".pdf"):
+            raise OptionError("file", f"'{path.name}' does not end with .svg, .png, .pdf or .json")
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise OptionError("file", "a picture needs matplotlib: pip install matplotlib; a .json needs nothing") from None
+        figure = Figure(figsize=(8, 5), layout="constrained")
+        axes = figure.subplots()
+        for policy in dict.fromkeys(row["policy"] for row in self.rows):
+            points = sorted((row["device_bytes"] / 2**30, row["step_ns"] / self.compute_ns) for row in self.rows
+                            if row["policy"] == policy and not row["refusal"])
+            if points:
+                axes.plot(*zip(*points), marker="o", markersize=4, label=policy)
+        axes.axvline(self.peak_bytes / 2**30, color="grey", linestyle=":", label="peak with nothing moved")
+        axes.set(xlabel="device budget, GiB", ylabel="step time / compute, foretold")
+        axes.legend(fontsize="small")
+        axes.grid(alpha=0.3)
+        figure.savefig(path)
+
+
+@contextlib.contextmanager
+def _untouched(model: torch.nn.Module) -> Iterator[None]:
+    """Afterwards gradients, buffers and torch's random numbers are what they were."""
+    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    device = _device_of(model)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        try:
+            yield
+        finally:
+            for parameter, gradient in gradients:
+                parameter.grad = gradient
+            with torch.no_grad():
+                for buffer, before in buffers:
+                    buffer.copy_(before)
+
+
+def _record(model: torch.nn.Module, step: Step, file: str) -> None:
+    """A trace of the second of some steps, which has the recipes of whole layers, too."""
+    if not callable(step):
+        raise OptionError("step", f"expected a function that returns the loss, got {type(step).__name__}")
+    session = Session(model, device_budget=_AS_MUCH_AS_IT_TAKES, policy="rotor")
+    try:
+        with _untouched(model):
+            for parameter in model.parameters():
+                parameter.grad = None
+            session.trace(file)
+            for _ in range(_STEPS_TO_RECORD):
+                with session:
+                    loss = step()
+                if isinstance(loss, torch.Tensor) and loss.requires_grad:
+                    loss.backward()
+                del loss
+                for parameter in model.parameters():
+                    parameter.grad = None
+    finally:
+        session.close()
+
+
+def probe(
+    model: torch.nn.Module | None = None,
+    *,
+    host_budget: int | str | None = None,
+    nvme: str | os.PathLike[str] | None = None,
+    nvme_budget: int | str | None = None,
+    nvme_allow_tmpfs: bool = False,
+    nvme_rate: int | str | None = None,
+) -> dict[str, Any]:
+    """Measures the places where saved tensors may wait: bytes a second each way, alone and both at once, and latencies.
+
+    Takes some tenths of a second for each. The options are those of `spillway.session`.
+
+    Args:
+        model: Of the device that it is on; without one, of the CPU.
+
+    Returns:
+        The machine, as docs/formats/machine.md describes it. `json.dump` makes a file of it for `spillway compare`.
+    """
+    given = dict.fromkeys((option.name for option in _options.options()))
+    toggles = {option.name: False for option in _options.options() if option.type == "toggle"}
+    names = {"policy": "online", "recompute": "off", "nonfinite": "keep"}
+    asked = {"device_budget": _AS_MUCH_AS_IT_TAKES, "host_budget": host_budget, "nvme": nvme, "nvme_budget": nvme_budget,
+             "nvme_allow_tmpfs": nvme_allow_tmpfs, "nvme_rate": nvme_rate}
+    device = torch.device("cpu") if model is None else _device_of(model)
+    options = _options.read({**given, **toggles, **names, **asked})
+    return json.loads(_call(torch.ops.spillway.probe, _options.to_json(options, device, _rank()), _device_bytes(device)))
+
+
+@contextlib.contextmanager
+def _files(model: torch.nn.Module, step: Step, machine: Mapping[str, Any] | str | os.PathLike[str] | None,
+           places: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Of the recorded step and of the machine."""
+    if machine is not None and any(place is not None for place in places.values()):
+        raise OptionError("machine", "it says what places there are; leave nvme and the budgets out, or the machine")
+    with tempfile.TemporaryDirectory() as folder:
+        if machine is None or isinstance(machine, Mapping):
+            described = probe(model, **places) if machine is None else machine
+            machine = os.path.join(folder, "machine.json")
+            pathlib.Path(machine).write_text(json.dumps(described))
+        trace = os.path.join(folder, "trace.json")
+        _record(model, step, trace)
+        yield trace, _options.utf8_path("machine", os.fspath(machine))
+
+
+def fit(
+    model: torch.nn.Module,
+    step: Step,
+    *,
+    policy: str = "online",
+    machine: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    host_budget: int | str | None = None,
+    nvme: str | os.PathLike[str] | None = None,
+    nvme_budget: int | str | None = None,
+) -> Comparison:
+    """Answers "which budget?": the step's time under budgets from its peak down to the smallest that works.
+
+    Runs a few steps with everything on the device, and no optimizer: gradients, buffers and random numbers are put back.
+
+    Args:
+        model: The model; `step` trains it.
+        step: Runs a forward and returns its loss, whose backward is run here; or runs both and returns None.
+        policy: As for `spillway.session`.
+        machine: What `probe` returns, or a file of it; without one it is measured.
+        host_budget, nvme, nvme_budget: As for `spillway.session`.
+    """
+    places = {"host_budget": host_budget, "nvme": nvme, "nvme_budget": nvme_budget}
+    with _files(model, step, machine, places) as (trace, described):
+        return Comparison(*_call(torch.ops.spillway.fit, trace, described, _options.utf8(policy)))
+
+
+def compare(
+    model: torch.nn.Module,
+    step: Step,
+    *,
+    policies: Iterable[str] = (),
+    budgets: Iterable[int | str] = (),
+    machine: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    host_budget: int | str | None = None,
+    nvme: str | os.PathLike[str] | None = None,
+    nvme_budget: int | str | None = None,
+) -> Comparison:
+    """Answers "which policy?": each one's step time under each device budget, simulated on all cores.
+
+    Runs a few steps, as `fit` does.
+
+    Args:
+        model, step, machine, host_budget, nvme, nvme_budget: As for `fit`.
+        policies: Names with their parameters ("te:layers=4"); without any, all that make plans, and "online".
+        budgets: Device budgets; without any, a quarter, a half and three quarters of the way from the smallest that works
+            to the peak.
+    """
+    if isinstance(policies, str) or isinstance(budgets, (str, int)):
+        raise OptionError("policies" if isinstance(policies, str) else "budgets", "expected a list")
+    places = {"host_budget": host_budget, "nvme": nvme, "nvme_budget": nvme_budget}
+    with _files(model, step, machine, places) as (trace, described):
+        return Comparison(*_call(torch.ops.spillway.compare, trace, described, [_options.utf8(each) for each in policies],
+                                 [_options.utf8(str(each)) for each in budgets]))

@@ -1,0 +1,129 @@
+# SPDX-FileCopyrightText: The Spillway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which budget, and which policy: foretold from one recorded step of a user's own model."""
+
+import json
+import pathlib
+import unittest
+from typing import Any
+
+import spillway
+import torch
+from same_bits import Case, bits, gradients, noise, seeded
+
+LAYERS, WIDTH, ROWS = 6, 64, 256
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(WIDTH)
+        self.up, self.down = torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.dropout(self.down(torch.nn.functional.gelu(self.up(self.norm(x)))), 0.1, self.training)
+
+
+class Planning(Case):
+    def setUp(self) -> None:
+        super().setUp()
+        self.net = seeded(lambda: torch.nn.Sequential(*(Block() for _ in range(LAYERS))))
+        self.batch = noise(ROWS, WIDTH)
+
+    def step(self) -> torch.Tensor:
+        return self.net(self.batch).square().mean()
+
+    def machine(self, **rates: Any) -> dict[str, Any]:
+        """With a fast link, so that no answer depends on this one's disk."""
+        rate = {"rate_bytes_per_s": 1e10, "both_ways_rate_bytes_per_s": 1e10, "latency_ns": 1000, **rates}
+        machine = spillway.probe(nvme=self.folder, nvme_budget="1GiB")
+        for link in machine["links"]:
+            link.update(rate)
+        return machine
+
+    def test_a_probe_measures_the_folder_both_ways(self) -> None:
+        machine = spillway.probe(nvme=self.folder, nvme_budget="64MiB")
+        self.assertEqual({tier["pool"]: tier["capacity_bytes"] for tier in machine["tiers"]}["nvme"], 64 << 20)
+        self.assertEqual(len(machine["links"]), 2)
+        for link in machine["links"]:
+            self.assertGreater(link["both_ways_rate_bytes_per_s"], 0)
+            self.assertLessEqual(link["both_ways_rate_bytes_per_s"], link["rate_bytes_per_s"])
+
+    def test_fit_goes_from_the_peak_down_to_the_smallest_budget_that_works(self) -> None:
+        curve = spillway.fit(self.net, self.step, machine=self.machine())
+        self.assertLess(curve.floor_bytes, 0.6 * curve.peak_bytes)
+        self.assertEqual({row["policy"] for row in curve.rows}, {"online"})
+        self.assertTrue(all(row["refusal"] == "" and row["peak_bytes"] <= row["device_bytes"] for row in curve.rows))
+        self.assertIn("online", str(curve))
+
+    def test_what_fit_foretells_is_the_smallest_budget_that_training_needs(self) -> None:
+        curve = spillway.fit(self.net, self.step, nvme=self.folder)
+        session = self.open(self.net, int(1.1 * curve.floor_bytes))
+        self.train(self.net, lambda net, _: self.step(), lambda: session)
+        self.assertLessEqual(session.report()["device_peak_bytes"], 1.1 * curve.floor_bytes)
+
+    def test_compare_has_a_row_for_each_policy_and_budget(self) -> None:
+        table = spillway.compare(self.net, self.step, policies=["online", "te:layers=3", "rotor"], budgets=["8MiB", 4 << 20],
+                                 machine=self.machine())
+        self.assertEqual([(row["policy"], row["device_bytes"]) for row in table.rows],
+                         [(policy, budget) for policy in ("online", "te:layers=3", "rotor") for budget in (8 << 20, 4 << 20)])
+
+    def test_without_a_place_to_move_to_only_what_makes_again_runs(self) -> None:
+        table = spillway.compare(self.net, self.step)
+        runs = {row["policy"] for row in table.rows if not row["refusal"]}
+        self.assertIn("rotor", runs)
+        self.assertNotIn("offload_all", runs)
+
+    def test_the_model_and_the_random_numbers_are_as_before(self) -> None:
+        self.step().backward()
+        torch.manual_seed(3)
+
+        def seen() -> list[str]:
+            return gradients(self.net) + bits(self.net.parameters()) + bits(self.net.buffers()) + bits([torch.get_rng_state()])
+
+        before = seen()
+        spillway.fit(self.net, self.step, machine=self.machine())
+        self.assertEqual(seen(), before)
+
+    def test_a_step_may_run_its_backward_itself(self) -> None:
+        def step() -> None:
+            self.step().backward()
+
+        self.assertEqual(spillway.fit(self.net, step, machine=self.machine()).peak_bytes > 0, True)
+
+    def test_it_is_saved_as_numbers_and_as_a_picture(self) -> None:
+        curve = spillway.fit(self.net, self.step, machine=self.machine())
+        numbers = pathlib.Path(self.folder, "fit.json")
+        curve.save(numbers)
+        self.assertEqual(json.loads(numbers.read_text())["rows"], curve.rows)
+        with self.assertRaisesRegex(spillway.OptionError, "does not end with .svg"):
+            curve.save("fit.html")
+        picture = pathlib.Path(self.folder, "fit.svg")
+        try:
+            import matplotlib  # noqa: F401
+        except ImportError:
+            with self.assertRaisesRegex(spillway.OptionError, "pip install matplotlib"):
+                curve.save(picture)
+        else:
+            curve.save(picture)
+            self.assertIn("<svg", picture.read_text())
+
+    def test_what_is_wrong_is_said_in_one_line(self) -> None:
+        machine = self.machine()
+        cases: list[tuple[str, Any]] = [
+            ("no policy 'best'", lambda: spillway.fit(self.net, self.step, policy="best", machine=machine)),
+            ("step: expected a function", lambda: spillway.fit(self.net, 3, machine=machine)),  # type: ignore[arg-type]
+            ("leave nvme and the budgets out", lambda: spillway.fit(self.net, self.step, machine=machine, nvme=self.folder)),
+            ("expected a list", lambda: spillway.compare(self.net, self.step, policies="te", machine=machine)),
+            ("budgets: ", lambda: spillway.compare(self.net, self.step, budgets=["much"], machine=machine)),
+            ("nowhere.json", lambda: spillway.fit(self.net, self.step, machine="nowhere.json")),
+            ("nvme", lambda: spillway.probe(nvme="/no/such/folder")),
+        ]
+        for says, call in cases:
+            with self.subTest(says), self.assertRaisesRegex(spillway.Error, says) as caught:
+                call()
+            self.assertNotIn("\n", str(caught.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()
