@@ -10,9 +10,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <string>
+#include <utility>
 
 namespace spillway::fuzz {
 namespace {
@@ -29,6 +31,23 @@ void give_modules(Dice& dice, Trace& trace) {
     }
 }
 
+/// Of what was saved shortly before, for policies that have values made again.
+void give_recipes(Dice& dice, Trace& trace) {
+    for (std::size_t i = 1; i < trace.values.size(); ++i) {
+        if (dice.percent(40)) {
+            RecipeShape recipe;
+            recipe.calls = dice.in(1, 3);
+            recipe.duration_ns = dice.in(0, 500'000);
+            auto const back = static_cast<std::int64_t>(std::min<std::size_t>(i, 4));
+            std::int64_t const first = static_cast<std::int64_t>(i) - dice.in(1, back);
+            for (std::int64_t k = 0; k < dice.in(1, static_cast<std::int64_t>(i) - first); ++k) {
+                recipe.sources.push_back(ValueId{first + k});
+            }
+            trace.values[i].recipe = std::move(recipe);
+        }
+    }
+}
+
 TEST(PolicyFuzz, each_policy_makes_a_valid_plan_or_says_why_not) {
     std::map<std::string_view, std::int64_t> made;
     std::int64_t tried = 0;
@@ -37,6 +56,9 @@ TEST(PolicyFuzz, each_policy_makes_a_valid_plan_or_says_why_not) {
         Trace trace = random_trace(dice);
         if (dice.percent(70)) {
             give_modules(dice, trace);
+        }
+        if (dice.percent(50)) {
+            give_recipes(dice, trace);
         }
         Machine const machine = random_machine(dice);
         std::int64_t const peak = std::max<std::int64_t>(peak_without_moves(trace), 4096);
