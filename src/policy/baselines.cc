@@ -59,7 +59,7 @@ Result<Plan> plan_largest_first(PlanRequest const& request) {
                 format_size(budget),
             ""};
     }
-    return plan_of(request, step, fewest_that_fit(step, std::move(all), budget));
+    return plan_of(request, step, fewest_that_fit(step, {}, std::move(all), budget));
 }
 
 }  // namespace spillway

@@ -11,6 +11,7 @@
 #include "policy/qpo.h"
 #include "policy/rotor.h"
 #include "policy/superneurons.h"
+#include "policy/swapadvisor.h"
 #include "policy/tba.h"
 #include "policy/te.h"
 #include "policy/vdnn.h"
@@ -32,6 +33,17 @@ constexpr std::array kSqrtParameters{PolicyParameter{
 
 constexpr std::array kTbaParameters{PolicyParameter{
     .name = "least_bytes", .what = "smaller tensors stay; theirs is 16777216", .most = 1e15}};
+
+constexpr std::array kSwapadvisorParameters{
+    PolicyParameter{.name = "seed", .what = "of the search's draws", .most = 1e9},
+    PolicyParameter{
+        .name = "generations",
+        .what = "how many; 0: by the number of values, 1 to 12",
+        .most = 1e6},
+    PolicyParameter{
+        .name = "population",
+        .what = "lists in each; theirs is 144; 0: by the number of values, 6 to 16",
+        .most = 1e5}};
 
 constexpr std::array kPolicies{
     Policy{
@@ -119,6 +131,12 @@ constexpr std::array kPolicies{
         .paper = "SuperNeurons: Linnan Wang et al., PPoPP 2018, arXiv:1801.04380",
         .recomputes = true,
         .make_plan = &plan_superneurons},
+    Policy{
+        .name = "swapadvisor",
+        .what = "what leaves, and where to, by a genetic search that the simulator judges",
+        .paper = "SwapAdvisor: Chien-Chin Huang et al., ASPLOS 2020, DOI 10.1145/3373376.3378530",
+        .make_plan = &plan_swapadvisor,
+        .parameters = kSwapadvisorParameters},
     Policy{
         .name = "offload_all",
         .what = "everything leaves as soon as it is stored",

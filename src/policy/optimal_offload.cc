@@ -150,7 +150,7 @@ Result<Plan> plan_optimal_offload(PlanRequest const& request) {
     std::optional<std::pair<std::int64_t, Plan>> best;
     for (std::vector<ValueId> const& order : {oldest, longest}) {
         Plan plan;
-        place_transfers(step, fewest_that_fit(step, order, budget), rates, pool, plan);
+        place_transfers(step, fewest_that_fit(step, {}, order, budget), rates, pool, plan);
         keep_the_rest(step, plan);
         std::optional<std::int64_t> const time_ns = time_of_plan(request, plan);
         if (!best || (time_ns && *time_ns < best->first)) {

@@ -161,7 +161,7 @@ class SuperneuronsPlan {
         std::stable_sort(order.begin(), order.end(), [&](ValueId one, ValueId other) {
             return rank(one) < rank(other);
         });
-        return fewest_that_fit(step_, order, request_.budgets.device_bytes, all_made_again());
+        return fewest_that_fit(step_, all_made_again(), order, request_.budgets.device_bytes);
     }
 
     /// Where backward needs what the checkpoint before it, in the order of backward, made.

@@ -4,7 +4,6 @@
 #include "policy/transfer_times.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <optional>
 #include <set>
 
@@ -141,27 +140,25 @@ std::int64_t peak_without(StepView const& step, std::vector<ValueId> const& move
     return peak_bytes;
 }
 
-/// By halves: the peak only falls.
 std::vector<ValueId> fewest_that_fit(
     StepView const& step,
+    std::vector<ValueId> const& away,
     std::vector<ValueId> order,
-    std::int64_t budget_bytes,
-    std::vector<ValueId> gone
+    std::int64_t budget
 ) {
     std::size_t too_few = 0;
-    std::size_t enough = budget_bytes > 0 ? order.size() : 0;
-    std::size_t const gone_before = gone.size();
-    while (too_few < enough) {
+    std::size_t enough = order.size();
+    while (budget > 0 && too_few < enough) {
         std::size_t const middle = too_few + (enough - too_few) / 2;
-        gone.resize(gone_before);
-        gone.insert(gone.end(), order.begin(), order.begin() + static_cast<std::ptrdiff_t>(middle));
-        if (peak_without(step, gone) <= budget_bytes) {
+        std::vector<ValueId> all = away;
+        all.insert(all.end(), order.begin(), order.begin() + static_cast<std::ptrdiff_t>(middle));
+        if (peak_without(step, all) <= budget) {
             enough = middle;
         } else {
             too_few = middle + 1;
         }
     }
-    order.resize(enough);
+    order.resize(budget > 0 ? enough : 0);
     return order;
 }
 

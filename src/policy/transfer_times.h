@@ -45,13 +45,13 @@ void keep_the_rest(StepView const& step, Plan& plan);
 /// needed, whatever the links.
 [[nodiscard]] std::int64_t peak_without(StepView const& step, std::vector<ValueId> const& moved);
 
-/// The fewest of `order`, from its front, with which and with `gone` away that peak is within
-/// `budget_bytes`; all of them where not even that is enough. A budget of 0 is no limit.
+/// The first of `order`, no more than it takes for that peak to be within `budget` while those of
+/// `away` are away, too; all of them where that is not enough, none where the budget is 0.
 [[nodiscard]] std::vector<ValueId> fewest_that_fit(
     StepView const& step,
+    std::vector<ValueId> const& away,
     std::vector<ValueId> order,
-    std::int64_t budget_bytes,
-    std::vector<ValueId> gone = {}
+    std::int64_t budget
 );
 
 }  // namespace spillway

@@ -10,9 +10,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <string>
+#include <utility>
 
 namespace spillway::fuzz {
 namespace {
