@@ -25,11 +25,14 @@ constexpr std::array kTbaParameters{PolicyParameter{
     .name = "least_bytes", .what = "smaller tensors stay; theirs is 16777216", .most = 1e15}};
 
 constexpr std::array kPolicies{
-    Policy{
-        .name = "online",
-        .what = "chooses at run time",
-        .paper = "DELTA: Tang et al., 2022 (its run-time choice, reduced to moves)"},
+    Policy{.name = "online", .what = "chooses at run time"},
     Policy{.name = "keep_all", .what = "moves nothing", .moves = false},
+    Policy{
+        .name = "delta",
+        .what = "chooses at run time, by size and time unused",
+        .paper = "DELTA: Yu Tang et al., 2022, arXiv:2203.15980",
+        .recomputes = true,
+        .eviction = EvictionRule::delta},
     Policy{
         .name = "qpo",
         .what = "layer inputs, in 4 or 8 bits",
