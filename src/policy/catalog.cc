@@ -7,6 +7,7 @@
 #include "policy/capuchin.h"
 #include "policy/optimal_offload.h"
 #include "policy/qpo.h"
+#include "policy/str.h"
 #include "policy/tba.h"
 #include "policy/te.h"
 #include "policy/vdnn.h"
@@ -80,6 +81,12 @@ constexpr std::array kPolicies{
         .paper = "Capuchin: Xuan Peng et al., ASPLOS 2020, DOI 10.1145/3373376.3378505",
         .recomputes = true,
         .make_plan = &plan_capuchin},
+    Policy{
+        .name = "str",
+        .what = "a program of swaps that the link hides and of values made again",
+        .paper = "STR: hybrid tensor re-generation, TPDS 2023, DOI 10.1109/TPDS.2023.3266110",
+        .recomputes = true,
+        .make_plan = &plan_str},
     Policy{
         .name = "offload_all",
         .what = "everything leaves as soon as it is stored",

@@ -26,7 +26,7 @@ TEST(Catalog, a_policy_is_found_by_its_name_and_has_one_alone) {
     EXPECT_EQ(
         policy_names(),
         "online, keep_all, delta, qpo, te, tba, vdnn_all, vdnn_conv, vdnn_dyn, optimal_offload, "
-        "capuchin, offload_all and largest_first"
+        "capuchin, str, offload_all and largest_first"
     );
 }
 

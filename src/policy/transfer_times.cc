@@ -140,4 +140,26 @@ std::int64_t peak_without(StepView const& step, std::vector<ValueId> const& move
     return peak_bytes;
 }
 
+std::vector<ValueId> fewest_that_fit(
+    StepView const& step,
+    std::vector<ValueId> const& away,
+    std::vector<ValueId> order,
+    std::int64_t budget
+) {
+    std::size_t too_few = 0;
+    std::size_t enough = order.size();
+    while (budget > 0 && too_few < enough) {
+        std::size_t const middle = too_few + (enough - too_few) / 2;
+        std::vector<ValueId> all = away;
+        all.insert(all.end(), order.begin(), order.begin() + static_cast<std::ptrdiff_t>(middle));
+        if (peak_without(step, all) <= budget) {
+            enough = middle;
+        } else {
+            too_few = middle + 1;
+        }
+    }
+    order.resize(budget > 0 ? enough : 0);
+    return order;
+}
+
 }  // namespace spillway

@@ -45,4 +45,13 @@ void keep_the_rest(StepView const& step, Plan& plan);
 /// needed, whatever the links.
 [[nodiscard]] std::int64_t peak_without(StepView const& step, std::vector<ValueId> const& moved);
 
+/// The first of `order`, no more than it takes for that peak to be within `budget` while those of
+/// `away` are away, too; all of them where that is not enough, none where the budget is 0.
+[[nodiscard]] std::vector<ValueId> fewest_that_fit(
+    StepView const& step,
+    std::vector<ValueId> const& away,
+    std::vector<ValueId> order,
+    std::int64_t budget
+);
+
 }  // namespace spillway
