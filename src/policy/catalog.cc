@@ -55,6 +55,13 @@ constexpr std::array kPolicies{
         .make_plan = &plan_tba,
         .parameters = kTbaParameters},
     Policy{
+        .name = "tba_recompute",
+        .what = "as tba, and what follows the first modules is made again, but for the last one's",
+        .paper = "TBA / SSDTrain: Kun Wu et al., DAC 2025, arXiv:2408.10013",
+        .recomputes = true,
+        .make_plan = &plan_tba_recompute,
+        .parameters = kTbaParameters},
+    Policy{
         .name = "vdnn_all",
         .what =
             "each layer's input leaves when the layer has ended, and is fetched one layer ahead",
