@@ -38,6 +38,9 @@ TEST(PolicyFuzz, each_policy_makes_a_valid_plan_or_says_why_not) {
         if (dice.percent(70)) {
             give_modules(dice, trace);
         }
+        if (dice.percent(50)) {
+            random_recipes(dice, trace);
+        }
         Machine const machine = random_machine(dice);
         std::int64_t const peak = std::max<std::int64_t>(peak_without_moves(trace), 4096);
         Budgets const budgets{
