@@ -107,8 +107,7 @@ class Session:
         nvme_allow_tmpfs: allow nvme to be on a file system in memory (tmpfs) [False].
         nvme_rate: limit nvme to this many bytes a second each way, to imitate a slower drive or link [as fast as it is].
         policy: decides which saved tensors leave the device, and when: "online" (chooses at run time); "keep_all"
-            (moves nothing); with lossy: "qpo" (layer inputs, in 4 or 8 bits); others make a plan (docs/systems.md)
-            ["online"].
+            (moves nothing); with lossy: "qpo" (layer inputs, in 4 or 8 bits); others: docs/systems.md ["online"].
         recompute: "auto": saved tensors may also be dropped, and made again by the operators that made them, bit for
             bit; "off": they are moved or stay ["off"].
         min_tensor_bytes: saved tensors smaller than this stay on the device [64 KiB].

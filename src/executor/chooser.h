@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Choosers: pure advice on what becomes of a saved value. `online` is the run-time choice of
-// DELTA (Tang et al., 2022) reduced to moves: no profile, decided from what is live.
+// Choosers: pure advice on what becomes of a saved value. `online` has no profile: it decides from
+// what is live, in the order of a rule (base/eviction.h).
 #pragma once
 
 #include "executor/advice.h"

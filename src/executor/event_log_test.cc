@@ -168,7 +168,7 @@ TEST(EventText, errors_name_the_field) {
         "advice must be one of never, last_resort, when_asked, at_once"
     );
     EXPECT_NE(parse_event(saved + R"("encoded_bytes":-1})").error().what, "");
-    EXPECT_FALSE(parse_log_header(R"({"spillway_events":4,"options":{}})").ok());
+    EXPECT_FALSE(parse_log_header(R"({"spillway_events":5,"options":{}})").ok());
 }
 
 TEST(EventLog, reads_as_written) {

@@ -20,7 +20,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 /// docs/formats/events.md lists what changed with each version.
-constexpr std::int64_t kEventsVersion = 5;
+constexpr std::int64_t kEventsVersion = 6;
 
 /// Sums over a whole log stay far from overflow.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
@@ -445,6 +445,9 @@ std::string log_header(ExecutorOptions const& options, ExecutorState const& stat
     if (options.nvme_value_bytes > 0) {
         json["options"]["nvme_value_bytes"] = options.nvme_value_bytes;
     }
+    if (options.eviction != EvictionRule::next_use) {
+        json["options"]["eviction"] = name_of(options.eviction);
+    }
     if (state != ExecutorState{}) {
         json["state"] = {
             {"next_command", state.next_command},
@@ -515,7 +518,9 @@ Result<LogHeader> parse_log_header(std::string_view line) {
     root.version("spillway_events", kEventsVersion);
     root.only({"spillway_events", "options", "state"});
     JsonView const view = root.at("options");
-    view.only({"chooser", "device_bytes", "host_bytes", "nvme_bytes", "nvme_value_bytes"});
+    view.only(
+        {"chooser", "device_bytes", "host_bytes", "nvme_bytes", "nvme_value_bytes", "eviction"}
+    );
     LogHeader header;
     ExecutorOptions& options = header.options;
     options.chooser = static_cast<ChooserKind>(view.at("chooser").one_of(kChooserNames));
@@ -524,6 +529,9 @@ Result<LogHeader> parse_log_header(std::string_view line) {
     options.nvme_bytes = read_bytes(view.at("nvme_bytes"));
     if (view.has("nvme_value_bytes")) {
         options.nvme_value_bytes = read_bytes(view.at("nvme_value_bytes"));
+    }
+    if (view.has("eviction")) {
+        options.eviction = static_cast<EvictionRule>(view.at("eviction").one_of(kEvictionNames));
     }
     if (root.has("state")) {
         header.state = read_state(root.at("state"));

@@ -120,6 +120,7 @@ void Executor::take(Saved const& event) {
             .encoded_bytes = event.encoded_bytes,
             .distance = distance_by_age(event.value),
             .choice = choice,
+            .used_at = values_.count_use(),
             .place = place,
             .is_to_leave = choice.recompute && !(is_timed && times_.has_leave(place)),
             .awaits_return = is_timed && times_.has_return(place)}
@@ -196,6 +197,7 @@ void Executor::take(Need const& event) {
         v.fetched = true;
         v.is_to_leave = false;
         v.distance = distance_by_age(event.value);
+        v.used_at = values_.count_use();
     });
     if (value->place != PlanTimes::kNoPlace) {
         room_.return_by_plan(times_.returning_at(value->place));

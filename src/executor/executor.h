@@ -89,10 +89,11 @@ class Executor {
     /// Whether a save with that advice, after which the device holds `used_bytes`, changes no reply
     /// (but how much later steps store ahead) and so may be reported later, or never if it is
     /// dropped first. True while nothing is away, no store would start, no value waits to leave at
-    /// once and no plan was given.
+    /// once, no plan was given and the rule does not count saves.
     [[nodiscard]] bool may_report_later(std::int64_t used_bytes, Advice advice = Advice::when_asked)
         const {
-        return !plan_ && room_.may_report_later(used_bytes, advice);
+        return !plan_ && options_.eviction == EvictionRule::next_use &&
+               room_.may_report_later(used_bytes, advice);
     }
     [[nodiscard]] ExecutorOptions const& options() const { return options_; }
 

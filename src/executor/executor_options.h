@@ -4,6 +4,7 @@
 // How an executor chooses, its budgets, and the state that it begins with.
 #pragma once
 
+#include "base/eviction.h"
 #include "base/place.h"
 #include "plan/plan.h"
 
@@ -32,6 +33,7 @@ struct ExecutorOptions {
     std::int64_t host_bytes = 0;
     std::int64_t nvme_bytes = 0;
     std::int64_t nvme_value_bytes = 0;  ///< the largest value that may go to NVMe; 0: any may
+    EvictionRule eviction = EvictionRule::next_use;  ///< of what is not planned
 
     bool operator==(ExecutorOptions const&) const = default;
 };

@@ -4,6 +4,7 @@
 #include "executor/room.h"
 
 #include "base/units.h"
+#include "executor/delta.h"
 
 #include <algorithm>
 #include <iterator>
@@ -68,17 +69,22 @@ void Room::store_ahead() {
                store_ahead_bytes();
     };
     std::int64_t const by_recipe_bytes = goes_at_any_moment_bytes(excess());
+    bool const may_store = excess() > by_recipe_bytes && !values_.storable().empty();
+    std::vector<ValueId> const by_delta =
+        may_store && is_delta() ? leaving_order(values_.storable()) : std::vector<ValueId>();
     std::size_t passed_over = 0;
+    std::size_t started = 0;
     while (excess() > by_recipe_bytes && passed_over < values_.storable().size() &&
            !is_enough_stored()) {
         auto const at =
             std::next(values_.storable().rbegin(), static_cast<std::ptrdiff_t>(passed_over));
-        ValueId const id = at->second;
+        ValueId const id = is_delta() ? by_delta[passed_over + started] : at->second;
         if (goes_by_recipe(id, true)) {
             ++passed_over;
             continue;
         }
         if (transfers_.start_store(id, false)) {
+            ++started;
             continue;
         }
         if (!ledger_.is_too_large(Pool::nvme, values_.find(id)->away_bytes())) {
@@ -147,6 +153,12 @@ void Room::read_ahead(bool ordered) {
 }
 
 std::int64_t Room::make_room(std::int64_t missing_bytes) {
+    if (is_delta()) {
+        std::int64_t freed = wait_for_orphans(missing_bytes);
+        freed += evict_by_delta(missing_bytes - freed);
+        freed += store_and_drop(missing_bytes - freed, true);
+        return freed;
+    }
     std::int64_t freed = drop_by_recipes(missing_bytes, true);
     freed += drop_from(missing_bytes - freed);
     freed += wait_for_orphans(missing_bytes - freed);
@@ -214,6 +226,46 @@ void Room::recompute_by_plan() {
     });
 }
 
+/// Those that the rule has leave first in front.
+std::vector<ValueId> Room::leaving_order(ValueTable::Order const& some) const {
+    std::vector<ValueId> order;
+    for (auto at = some.rbegin(); at != some.rend(); ++at) {
+        order.push_back(at->second);
+    }
+    return is_delta() ? delta_order(values_, std::move(order)) : order;
+}
+
+/// One after the other, each by its own way; the other way where that has no room.
+std::int64_t Room::evict_by_delta(std::int64_t missing_bytes) {
+    if (missing_bytes <= 0) {
+        return 0;
+    }
+    ValueTable::Order all = values_.droppable();
+    all.insert(values_.storable().begin(), values_.storable().end());
+    std::vector<ValueId> leaving;
+    std::int64_t freed = 0;
+    for (ValueId const id : leaving_order(all)) {
+        if (freed >= missing_bytes) {
+            break;
+        }
+        Value const& value = *values_.find(id);
+        if (goes_by_recipe(id, true)) {
+            drop_by_recipe(id);
+        } else if (value.copy || value.way_back || transfers_.start_store(id, true)) {
+            leaving.push_back(id);
+        } else if (goes_by_recipe(id, false)) {
+            drop_by_recipe(id);
+        } else {
+            continue;
+        }
+        freed += value.size_bytes;
+    }
+    for (ValueId const id : leaving) {
+        drop(id);
+    }
+    return freed;
+}
+
 std::int64_t Room::drop_from(std::int64_t missing_bytes) {
     std::int64_t freed = 0;
     while (freed < missing_bytes && !values_.droppable().empty()) {
@@ -248,18 +300,14 @@ std::int64_t Room::store_and_drop(std::int64_t missing_bytes, bool last_resort) 
     if (missing_bytes <= 0) {
         return 0;
     }
-    std::vector<ValueId> candidates;
-    for (auto const& [distance, id] : last_resort ? values_.last_resort() : values_.storable()) {
-        candidates.push_back(id);
-    }
     std::vector<ValueId> leaving;
     std::int64_t freed = 0;
-    for (auto id = candidates.rbegin(); id != candidates.rend() && freed < missing_bytes; ++id) {
-        if (transfers_.start_store(
-                *id, true
-            )) {  // one that fits nowhere does not stop smaller ones
-            freed += values_.find(*id)->size_bytes;
-            leaving.push_back(*id);
+    for (ValueId const id :
+         leaving_order(last_resort ? values_.last_resort() : values_.storable())) {
+        // One that fits nowhere does not stop smaller ones.
+        if (freed < missing_bytes && transfers_.start_store(id, true)) {
+            freed += values_.find(id)->size_bytes;
+            leaving.push_back(id);
         }
     }
     for (ValueId const id : leaving) {

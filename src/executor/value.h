@@ -49,9 +49,10 @@ struct Value {
     std::optional<Copy> copy{};        ///< away, or on its way there
     std::optional<Return> way_back{};  ///< not yet bound; then it is not on the device
     Loads loads{};
-    bool unshared = false;  ///< dropping it gives its bytes back
-    bool orphan = false;    ///< nothing refers to it; it waits for its copies in flight
-    bool fetched = false;   ///< backward had it; not read ahead again
+    bool unshared = false;     ///< dropping it gives its bytes back
+    bool orphan = false;       ///< nothing refers to it; it waits for its copies in flight
+    bool fetched = false;      ///< backward had it; not read ahead again
+    std::int64_t used_at = 0;  ///< `ValueTable::uses` when it was saved or needed last
 
     // By the plan (plan_times.h)
     std::int32_t place = -1;     ///< in the plan; -1: it names no time of the value's or by it

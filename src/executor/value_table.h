@@ -66,6 +66,9 @@ class ValueTable {
     /// Values whose stores start as soon as they can.
     [[nodiscard]] std::int64_t about_to_leave() const { return about_to_leave_; }
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(values_.size()); }
+    /// Saves and needs so far: a clock of the program's that does not depend on its speed.
+    [[nodiscard]] std::int64_t uses() const { return uses_; }
+    std::int64_t count_use() { return ++uses_; }
 
   private:
     [[nodiscard]] Order* view_of(Value const& value);
@@ -86,6 +89,7 @@ class ValueTable {
     std::int64_t held_bytes_ = 0;
     std::int64_t droppable_bytes_ = 0;
     std::int64_t about_to_leave_ = 0;
+    std::int64_t uses_ = 0;
 };
 
 }  // namespace spillway

@@ -12,14 +12,9 @@
 namespace spillway {
 namespace {
 
-/// Every second layer's value can be made from the one before in a tenth of its forward.
+/// A value is made again in a tenth of its layer's forward.
 Trace with_recipes(std::int64_t layers) {
-    Trace trace = chain(layers);
-    for (std::int64_t i = 1; i < layers; i += 2) {
-        trace.values[static_cast<std::size_t>(i)].recipe = RecipeShape{
-            .sources = {ValueId{i - 1}}, .calls = 1, .duration_ns = kChainForwardNs / 10};
-    }
-    return trace;
+    return chain_with_recipes(layers, kChainForwardNs / 10);
 }
 
 Result<Plan> plan_of(Trace const& trace, double rate, std::int64_t device_bytes) {

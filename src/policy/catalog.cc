@@ -10,6 +10,7 @@
 #include "policy/pofo.h"
 #include "policy/qpo.h"
 #include "policy/rotor.h"
+#include "policy/str.h"
 #include "policy/superneurons.h"
 #include "policy/swapadvisor.h"
 #include "policy/tba.h"
@@ -46,11 +47,14 @@ constexpr std::array kSwapadvisorParameters{
         .most = 1e5}};
 
 constexpr std::array kPolicies{
-    Policy{
-        .name = "online",
-        .what = "chooses at run time",
-        .paper = "DELTA: Tang et al., 2022 (its run-time choice, reduced to moves)"},
+    Policy{.name = "online", .what = "chooses at run time"},
     Policy{.name = "keep_all", .what = "moves nothing", .moves = false},
+    Policy{
+        .name = "delta",
+        .what = "chooses at run time, by size and time unused",
+        .paper = "DELTA: Yu Tang et al., 2022, arXiv:2203.15980",
+        .recomputes = true,
+        .eviction = EvictionRule::delta},
     Policy{
         .name = "qpo",
         .what = "layer inputs, in 4 or 8 bits",
@@ -70,6 +74,13 @@ constexpr std::array kPolicies{
         .what = "the first modules leave, as far as writing hides behind compute",
         .paper = "TBA / SSDTrain: Kun Wu et al., DAC 2025, arXiv:2408.10013",
         .make_plan = &plan_tba,
+        .parameters = kTbaParameters},
+    Policy{
+        .name = "tba_recompute",
+        .what = "as tba, and what follows the first modules is made again, but for the last one's",
+        .paper = "TBA / SSDTrain: Kun Wu et al., DAC 2025, arXiv:2408.10013",
+        .recomputes = true,
+        .make_plan = &plan_tba_recompute,
         .parameters = kTbaParameters},
     Policy{
         .name = "vdnn_all",
@@ -137,6 +148,12 @@ constexpr std::array kPolicies{
         .paper = "SwapAdvisor: Chien-Chin Huang et al., ASPLOS 2020, DOI 10.1145/3373376.3378530",
         .make_plan = &plan_swapadvisor,
         .parameters = kSwapadvisorParameters},
+    Policy{
+        .name = "str",
+        .what = "a program of swaps that the link hides and of values made again",
+        .paper = "STR: hybrid tensor re-generation, TPDS 2023, DOI 10.1109/TPDS.2023.3266110",
+        .recomputes = true,
+        .make_plan = &plan_str},
     Policy{
         .name = "offload_all",
         .what = "everything leaves as soon as it is stored",

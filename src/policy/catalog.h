@@ -5,6 +5,7 @@
 // names here. A new one is a file in this folder and an entry in catalog.cc.
 #pragma once
 
+#include "base/eviction.h"
 #include "policy/online_rule.h"
 #include "policy/planner.h"
 #include "trace/tensor_class.h"
@@ -39,6 +40,8 @@ struct Policy {
     /// Makes its plan of a recorded step (planner.h); null: it decides at run time.
     Result<Plan> (*make_plan)(PlanRequest const&) = nullptr;
     std::span<PolicyParameter const> parameters{};  ///< of `make_plan`
+    /// Which values leave first where it decides at run time.
+    EvictionRule eviction = EvictionRule::next_use;
 };
 
 /// In the order in which people read them; the first is the default.

@@ -110,6 +110,16 @@ inline Trace blocks(std::int32_t count) {
     return trace;
 }
 
+/// As `chain`; every second layer's value can be made from the one before.
+inline Trace chain_with_recipes(std::int64_t layers, std::int64_t remake_ns) {
+    Trace trace = chain(layers);
+    for (std::int64_t i = 1; i < layers; i += 2) {
+        trace.values[static_cast<std::size_t>(i)].recipe =
+            RecipeShape{.sources = {ValueId{i - 1}}, .calls = 1, .duration_ns = remake_ns};
+    }
+    return trace;
+}
+
 /// 10 bytes a nanosecond to the host and back.
 inline Machine fast_machine(double rate_bytes_per_s = 1e10) {
     Machine machine{.name = "fast", .tiers = {}, .links = {}, .groups = {}};

@@ -4,6 +4,7 @@
 #include "policy/optimal_offload.h"
 
 #include "base/units.h"
+#include "policy/link_time.h"
 #include "policy/transfer_times.h"
 #include "simulator/simulator.h"
 
@@ -15,31 +16,6 @@
 namespace spillway {
 
 namespace {
-
-/// One half of the step as the closed form sees it: what could be away before a point, and what has
-/// to be.
-struct Demand {
-    double movable_bytes = 0;
-    double excess_bytes = 0;
-    double duration_ns = 0;
-};
-
-/// A stall where less has moved than has to be away; moving goes on while the point computes.
-double time_of(std::vector<Demand> const& needs, double rate_bytes_per_ns) {
-    double moved_bytes = 0;
-    double time_ns = 0;
-    for (Demand const& need : needs) {
-        double const must = std::min(need.excess_bytes, need.movable_bytes);
-        if (moved_bytes < must) {
-            time_ns += (must - moved_bytes) / rate_bytes_per_ns;
-            moved_bytes = must;
-        }
-        time_ns += need.duration_ns;
-        moved_bytes =
-            std::min(need.movable_bytes, moved_bytes + rate_bytes_per_ns * need.duration_ns);
-    }
-    return time_ns;
-}
 
 bool is_chain(StepView const& step) {
     bool in_backward = false;
@@ -82,8 +58,8 @@ std::optional<std::int64_t> optimal_offload_bound(
     if (!is_chain(step) || out_rate <= 0 || in_rate <= 0) {
         return std::nullopt;
     }
-    std::vector<Demand> forward;
-    std::vector<Demand> backward;
+    std::vector<LinkDemand> forward;
+    std::vector<LinkDemand> backward;
     double update_ns = 0;
     std::int64_t movable = 0;
     std::int64_t held = 0;
@@ -101,7 +77,7 @@ std::optional<std::int64_t> optimal_offload_bound(
         std::int64_t const could_be_away = std::max<std::int64_t>(0, held - here);
         auto const excess =
             static_cast<double>(std::max<std::int64_t>(0, held + point.floor_bytes - device_bytes));
-        Demand const need{
+        LinkDemand const need{
             static_cast<double>(could_be_away), excess, static_cast<double>(point.duration_ns)};
         if (point.phase == Phase::forward) {
             forward.push_back(need);
@@ -116,8 +92,8 @@ std::optional<std::int64_t> optimal_offload_bound(
         movable = std::max(movable, held);
     }
     std::reverse(backward.begin(), backward.end());
-    double const time_ns =
-        time_of(forward, out_rate / 1e9) + time_of(backward, in_rate / 1e9) + update_ns;
+    double const time_ns = time_behind_link(forward, out_rate / 1e9) +
+                           time_behind_link(backward, in_rate / 1e9) + update_ns;
     return static_cast<std::int64_t>(time_ns);
 }
 

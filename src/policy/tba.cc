@@ -69,6 +69,32 @@ std::optional<ValueId> first_needed(StepView const& step, std::vector<ValueId> c
     return first;
 }
 
+/// Moves the modules up to the cut, and gives them their times; how many these are.
+std::size_t move_first(
+    PlanRequest const& request, StepView const& step, Modules const& modules, Plan& plan
+) {
+    Pool const pool = request.pool();
+    TransferRates const rates = transfer_rates(request.machine, pool);
+    std::size_t const cut = tba_cut(modules.all, rates.out);
+    std::vector<ValueId> moved;
+    for (std::size_t k = 0; k < cut; ++k) {
+        moved.insert(moved.end(), modules.values[k].begin(), modules.values[k].end());
+    }
+    place_transfers(step, moved, rates, pool, plan);
+    for (std::size_t k = 0; k < cut; ++k) {
+        std::size_t const ahead = std::min(k + kModulesAhead, modules.all.size() - 1);
+        std::optional<ValueId> const trigger = first_needed(step, modules.values[ahead]);
+        for (ValueId const id : modules.values[k]) {
+            bool const is_before =
+                trigger && *step.values[trigger->index()].needed <= *step.values[id.index()].needed;
+            if (is_before) {
+                plan.fates[step.slot_of(id)].returns = step.slot_of(*trigger);
+            }
+        }
+    }
+    return cut;
+}
+
 }  // namespace
 
 std::size_t tba_cut(std::vector<TbaModule> const& modules, double write_rate) {
@@ -93,27 +119,34 @@ std::size_t tba_cut(std::vector<TbaModule> const& modules, double write_rate) {
 
 Result<Plan> plan_tba(PlanRequest const& request) {
     StepView const step(request.trace);
-    Pool const pool = request.pool();
-    TransferRates const rates = transfer_rates(request.machine, pool);
     Modules const modules =
         modules_of(step, static_cast<std::int64_t>(request.parameter("least_bytes")));
-    std::size_t const cut = tba_cut(modules.all, rates.out);
-    std::vector<ValueId> moved;
-    for (std::size_t k = 0; k < cut; ++k) {
-        moved.insert(moved.end(), modules.values[k].begin(), modules.values[k].end());
-    }
     Plan plan;
-    place_transfers(step, moved, rates, pool, plan);
-    for (std::size_t k = 0; k < cut; ++k) {
-        std::size_t const ahead = std::min(k + kModulesAhead, modules.all.size() - 1);
-        std::optional<ValueId> const trigger = first_needed(step, modules.values[ahead]);
+    (void)move_first(request, step, modules, plan);
+    keep_the_rest(step, plan);
+    return plan;
+}
+
+Result<Plan> plan_tba_recompute(PlanRequest const& request) {
+    StepView const step(request.trace);
+    Modules const modules =
+        modules_of(step, static_cast<std::int64_t>(request.parameter("least_bytes")));
+    Plan plan;
+    std::size_t const cut = move_first(request, step, modules, plan);
+    std::vector<ValueId> moved;
+    std::vector<ValueId> middle;
+    for (std::size_t k = 0; k + 1 < modules.all.size(); ++k) {
         for (ValueId const id : modules.values[k]) {
-            bool const is_before =
-                trigger && *step.values[trigger->index()].needed <= *step.values[id.index()].needed;
-            if (is_before) {
-                plan.fates[step.slot_of(id)].returns = step.slot_of(*trigger);
+            if (k < cut) {
+                moved.push_back(id);
+            } else if (step.trace.values[id.index()].recipe) {
+                middle.push_back(id);
             }
         }
+    }
+    std::int64_t const budget = request.budgets.device_bytes;
+    for (ValueId const id : budget == 0 ? middle : fewest_that_fit(step, moved, middle, budget)) {
+        plan.fates[step.slot_of(id)] = {.kind = FateKind::recompute};
     }
     keep_the_rest(step, plan);
     return plan;

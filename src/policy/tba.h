@@ -24,6 +24,12 @@ namespace spillway {
 /// Parameters  least_bytes: smaller values stay; theirs is 8 Mi elements, 16 MiB in 16 bits
 [[nodiscard]] Result<Plan> plan_tba(PlanRequest const& request);
 
+/// As `plan_tba`, and of the modules after the cut those values that a recipe can make again are,
+/// the last module kept: what the authors name as future work ("offload first, recompute middle,
+/// keep last"). Without a budget all of them, else the oldest, as many as it takes to fit
+/// (*reconstructed*).
+[[nodiscard]] Result<Plan> plan_tba_recompute(PlanRequest const& request);
+
 /// One module of the forward.
 struct TbaModule {
     std::int64_t size_bytes = 0;  ///< s_j: that can move

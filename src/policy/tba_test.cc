@@ -4,9 +4,11 @@
 #include "policy/tba.h"
 
 #include "policy/chain_test.h"
+#include "policy/forecast.h"
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 namespace spillway {
@@ -69,6 +71,62 @@ TEST(Tba, small_values_stay) {
     Result<Plan> const plan = plan_of(2e9, "tba:least_bytes=1000001");
     ASSERT_TRUE(plan.ok()) << plan.error().message();
     EXPECT_EQ(moved(*plan), 0);
+}
+
+/// A point of the recompute-offload-keep curve, of a chain of sixteen layers on a link that takes
+/// four fifths of a layer's backward for one way; a recompute takes a fifth of a forward.
+struct CurvePoint {
+    std::int64_t peak_bytes = 0;
+    std::int64_t step_ns = 0;
+};
+
+Trace curve_chain() {
+    return chain_with_recipes(16, kChainForwardNs / 5);
+}
+
+CurvePoint on_curve(std::string const& policy, std::int64_t device_bytes = 0) {
+    Result<Plan> const plan = make_plan(
+        *parse_policy_choice(policy),
+        curve_chain(),
+        fast_machine(0.6e9),
+        {.device_bytes = device_bytes, .host_bytes = 1_GiB}
+    );
+    EXPECT_TRUE(plan.ok()) << plan.error().message();
+    return plan.ok() ? CurvePoint{plan->predicted_peak_bytes, plan->predicted_step_ns}
+                     : CurvePoint{};
+}
+
+/// All that can be made again is, and nothing moves.
+CurvePoint recompute_alone() {
+    Trace const trace = curve_chain();
+    Machine const machine = fast_machine(0.6e9);
+    Plan plan;
+    for (TraceValue const& value : trace.values) {
+        plan.fates[value.slot].kind = value.recipe ? FateKind::recompute : FateKind::keep;
+    }
+    Budgets const budgets{.host_bytes = 1_GiB};
+    Result<Forecast> const costs = forecast({trace, machine, budgets, {}}, budgets, plan);
+    EXPECT_TRUE(costs.ok() && costs->fits);
+    return {costs->peak_bytes, costs->step_ns};
+}
+
+TEST(TbaRecompute, its_point_lies_below_keep_offload_and_recompute) {
+    CurvePoint const mixed = on_curve("tba_recompute");
+    CurvePoint const offload = on_curve("tba");
+    CurvePoint const recompute = recompute_alone();
+    std::int64_t const keep_bytes = kChainFloorBytes + 16 * kChainSetBytes;
+    EXPECT_LT(mixed.peak_bytes, offload.peak_bytes);
+    EXPECT_LT(mixed.peak_bytes, recompute.peak_bytes);
+    EXPECT_LT(offload.peak_bytes, keep_bytes);
+    EXPECT_LT(recompute.peak_bytes, keep_bytes);
+    EXPECT_LT(mixed.step_ns, recompute.step_ns) << "fewer are made again";
+    EXPECT_GT(mixed.step_ns, offload.step_ns);
+}
+
+TEST(TbaRecompute, under_a_budget_no_more_is_made_again_than_it_takes) {
+    CurvePoint const offload = on_curve("tba");
+    CurvePoint const ample = on_curve("tba_recompute", offload.peak_bytes + kChainSetBytes);
+    EXPECT_EQ(ample.step_ns, offload.step_ns);
 }
 
 }  // namespace

@@ -19,12 +19,13 @@ namespace {
 constexpr std::int64_t kPageBytes = 4096;
 constexpr int kFitBudgets = 8;
 
-ExecutorOptions options_of(ChooserKind chooser, Budgets const& budgets) {
+ExecutorOptions options_of(ChooserKind chooser, EvictionRule eviction, Budgets const& budgets) {
     return {
         .chooser = chooser,
         .device_bytes = budgets.device_bytes,
         .host_bytes = budgets.host_bytes,
-        .nvme_bytes = budgets.nvme_bytes};
+        .nvme_bytes = budgets.nvme_bytes,
+        .eviction = eviction};
 }
 
 /// The chooser and, of a policy that makes one, the plan.
@@ -162,11 +163,12 @@ Foretold foretell(
         row.refusal = plan.error().message();
         return row;
     }
-    ChooserKind const chooser = *plan                        ? ChooserKind::planned
-                                : find_policy(policy)->moves ? ChooserKind::online
-                                                             : ChooserKind::keep_all;
+    Policy const& known = *find_policy(policy);
+    ChooserKind const chooser = *plan         ? ChooserKind::planned
+                                : known.moves ? ChooserKind::online
+                                              : ChooserKind::keep_all;
     Result<SimulationResult> const step = simulate_steady_step(
-        trace, machine, options_of(chooser, budgets), *plan ? &**plan : nullptr
+        trace, machine, options_of(chooser, known.eviction, budgets), *plan ? &**plan : nullptr
     );
     if (!step.ok() || !step->ok) {
         row.refusal = step.ok() ? step->refusal : step.error().message();
@@ -217,7 +219,7 @@ Result<Comparison> compare(
     if (names.empty()) {
         names.emplace_back("online");
         for (Policy const& policy : spillway::policies()) {
-            if (policy.make_plan != nullptr) {
+            if (policy.make_plan != nullptr || policy.eviction != EvictionRule::next_use) {
                 names.emplace_back(policy.name);
             }
         }

@@ -25,6 +25,20 @@ TEST(Foretell, a_steady_step_is_the_second_one) {
     EXPECT_EQ(row.loaded_bytes, 0);
 }
 
+TEST(Foretell, deltas_director_knows_the_machines_rates) {
+    Trace const trace = chain_with_recipes(8, kChainForwardNs);
+    Budgets const half{kPeakBytes / 2, 1_GiB, 0};
+    Foretold const fast = foretell("delta", trace, fast_machine(1e10), half);
+    EXPECT_EQ(fast.refusal, "");
+    EXPECT_GT(fast.stored_bytes, 0);
+    EXPECT_EQ(fast.recomputed_bytes, 0) << "a move takes 0.2 ms, a recompute 1";
+    Trace const longer = chain_with_recipes(48, kChainForwardNs);
+    Foretold const slow = foretell("delta", longer, fast_machine(1e9), {30'000'000, 1_GiB, 0});
+    EXPECT_EQ(slow.refusal, "");
+    EXPECT_GT(slow.stored_bytes, 0) << "of those without a recipe";
+    EXPECT_GT(slow.recomputed_bytes, 0) << "a move takes 2 ms";
+}
+
 TEST(Foretell, what_does_not_run_says_why) {
     Foretold const row = foretell("keep_all", chain(8), fast_machine(), {kChainSetBytes, 1_GiB, 0});
     EXPECT_NE(row.refusal, "");

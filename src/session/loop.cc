@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/ordering_rules.h"
+#include "executor/delta.h"
 #include "executor/event_log.h"
 #include "session/loop_pause.h"
 
@@ -333,7 +334,10 @@ Loop::Unshared Loop::newly_unshared(std::size_t at_most) {
     for (ValueId const value : asked) {
         if (std::optional<ValueRecipe> recipe = driver_.recipe_of(value)) {
             std::int64_t const move_ns = accounting_.move_ns(recipe->size_bytes);
-            bool const is_cheaper = move_ns == 0 || recipe->shape.duration_ns <= move_ns;
+            bool const is_cheaper =
+                options_.executor.eviction == EvictionRule::delta
+                    ? delta_remakes(recipe->size_bytes, move_ns, recipe->shape.duration_ns)
+                    : move_ns == 0 || recipe->shape.duration_ns <= move_ns;
             unshared.made.push_back({value, std::move(recipe->shape), is_cheaper});
         }
     }

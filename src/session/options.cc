@@ -44,17 +44,17 @@ std::string named(std::string_view words, Face face, Markup markup) {
     });
 }
 
-/// "online (chooses at run time); with --lossy: ...; others make a plan (docs/systems.md)"
+/// "online (chooses at run time); with --lossy: ...; others: docs/systems.md"
 std::string describe_policies(Face face, Markup markup) {
     std::string_view const mark = markup == Markup::markdown ? "`" : "";
     std::string all;
     for (Policy const& policy : policies()) {
-        if (policy.make_plan == nullptr) {
+        if (policy.make_plan == nullptr && policy.eviction == EvictionRule::next_use) {
             all += policy.is_lossy ? "with " + named("`lossy`", face, markup) + ": " : "";
             all += fmt::format("{0}{1}{0} ({2}); ", mark, policy.name, policy.what);
         }
     }
-    return all + "others make a plan (docs/systems.md)";
+    return all + "others: docs/systems.md";
 }
 
 Result<std::int64_t> whole_number(std::string_view text) {

@@ -3,6 +3,8 @@
 
 #include "simulator/run.h"
 
+#include "executor/delta.h"
+
 #include <algorithm>
 #include <ostream>
 #include <utility>
@@ -17,6 +19,7 @@ SimulatorRun::SimulatorRun(
     SimulatorOptions const& how
 )
     : trace_(trace),
+      machine_(machine),
       how_(how),
       options_(options),
       plan_(plan),
@@ -280,6 +283,11 @@ void SimulatorRun::tell_recipe(ValueId in_trace) {
         source = id_of(source);
     }
     made.before_moves = how_.recompute_before_moves;
+    if (options_.eviction == EvictionRule::delta) {
+        std::int64_t const size_bytes = trace_.values[in_trace.index()].size_bytes;
+        made.before_moves = made.before_moves &&
+                            delta_remakes(size_bytes, move_ns(size_bytes), made.recipe.duration_ns);
+    }
     memory_.has_recipe(made.value, made.recipe.sources);
     deliver();
     ask(made);
@@ -315,6 +323,21 @@ void SimulatorRun::drain() {
 
 Usage SimulatorRun::usage() {
     return {memory_.used_bytes(Pool::device), memory_.take_recent_peak()};
+}
+
+/// Out and back, to the first pool that there is; 0: there is none.
+std::int64_t SimulatorRun::move_ns(std::int64_t size_bytes) const {
+    bool const is_host = options_.host_bytes > 0;
+    if (!is_host && options_.nvme_bytes <= 0) {
+        return 0;
+    }
+    double ns = 0;
+    for (Lane const lane :
+         {is_host ? Lane::copy_out : Lane::nvme_write, is_host ? Lane::copy_in : Lane::nvme_read}) {
+        MachineLink const& link = *link_of(machine_, lane);
+        ns += static_cast<double>(size_bytes) * 1e9 / link.rate_bytes_per_s;
+    }
+    return static_cast<std::int64_t>(ns);
 }
 
 ValueId SimulatorRun::id_of(ValueId in_trace) const {

@@ -59,6 +59,7 @@ class SimulatorRun {
     [[nodiscard]] Usage usage();
     /// The id of a trace's value in this step.
     [[nodiscard]] ValueId id_of(ValueId in_trace) const;
+    [[nodiscard]] std::int64_t move_ns(std::int64_t size_bytes) const;
 
     /// Makes room for an allocation, as a capped allocator does. False: refused.
     [[nodiscard]] bool make_room(std::int64_t size_bytes);
@@ -71,6 +72,7 @@ class SimulatorRun {
     void handle(Event const& event);
 
     Trace const& trace_;
+    Machine const& machine_;
     SimulatorOptions const how_;
     ExecutorOptions const options_;
     Plan const* const plan_;

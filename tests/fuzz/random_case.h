@@ -47,6 +47,8 @@ struct Case {
 [[nodiscard]] Case random_case(std::uint64_t seed);
 
 [[nodiscard]] Trace random_trace(Dice& dice);
+/// Gives some of the values recipes, of whatever was saved before.
+void random_recipes(Dice& dice, Trace& trace);
 [[nodiscard]] Machine random_machine(Dice& dice);
 [[nodiscard]] Plan random_plan(Dice& dice, Trace const& trace);
 

@@ -188,28 +188,7 @@ void draw_recipes(Dice& dice, Case& made) {
         made.options.device_bytes =
             std::max(peak_without_moves(trace), kPage) * dice.in(50, 95) / 100;
     }
-    std::int64_t const share = dice.in(50, 100);
-    for (std::size_t i = 0; i < trace.values.size(); ++i) {
-        if (!dice.percent(share)) {
-            continue;
-        }
-        RecipeShape recipe;
-        recipe.calls = dice.in(1, 4);
-        recipe.duration_ns = dice.percent(10) ? 0 : dice.in(1, 500'000);
-        recipe.transient_bytes = dice.percent(20) ? 0 : dice.in(1, 12) * kPage;
-        std::int64_t const sources = i == 0 ? 0 : dice.in(0, 3);
-        for (std::int64_t k = 0; k < sources; ++k) {
-            std::int64_t const back = dice.percent(90) ? 4 : static_cast<std::int64_t>(i);
-            ValueId const source{
-                static_cast<std::int64_t>(i) -
-                dice.in(1, std::min(back, static_cast<std::int64_t>(i)))};
-            if (std::find(recipe.sources.begin(), recipe.sources.end(), source) ==
-                recipe.sources.end()) {
-                recipe.sources.push_back(source);
-            }
-        }
-        trace.values[i].recipe = std::move(recipe);
-    }
+    random_recipes(dice, trace);
     how.write_every = dice.percent(50) ? dice.in(1, 3) : how.write_every;
     how.recompute_before_moves = dice.percent(70);
     how.transient_percent = dice.percent(50) ? 200 : dice.in(50, 200);
@@ -244,6 +223,31 @@ void draw_rule(Dice& dice, Trace const& trace, SimulatorOptions& how) {
 
 Trace random_trace(Dice& dice) {
     return TraceMaker(dice).make();
+}
+
+void random_recipes(Dice& dice, Trace& trace) {
+    std::int64_t const share = dice.in(50, 100);
+    for (std::size_t i = 0; i < trace.values.size(); ++i) {
+        if (!dice.percent(share)) {
+            continue;
+        }
+        RecipeShape recipe;
+        recipe.calls = dice.in(1, 4);
+        recipe.duration_ns = dice.percent(10) ? 0 : dice.in(1, 500'000);
+        recipe.transient_bytes = dice.percent(20) ? 0 : dice.in(1, 12) * kPage;
+        std::int64_t const sources = i == 0 ? 0 : dice.in(0, 3);
+        for (std::int64_t k = 0; k < sources; ++k) {
+            std::int64_t const back = dice.percent(90) ? 4 : static_cast<std::int64_t>(i);
+            ValueId const source{
+                static_cast<std::int64_t>(i) -
+                dice.in(1, std::min(back, static_cast<std::int64_t>(i)))};
+            if (std::find(recipe.sources.begin(), recipe.sources.end(), source) ==
+                recipe.sources.end()) {
+                recipe.sources.push_back(source);
+            }
+        }
+        trace.values[i].recipe = std::move(recipe);
+    }
 }
 
 Machine random_machine(Dice& dice) {
@@ -314,6 +318,7 @@ Case random_case(std::uint64_t seed) {
     made.how = random_how(dice);
     draw_rule(dice, made.trace, made.how);
     draw_recipes(dice, made);
+    made.options.eviction = dice.percent(25) ? EvictionRule::delta : EvictionRule::next_use;
     return made;
 }
 

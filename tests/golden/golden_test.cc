@@ -62,7 +62,7 @@ std::string in_todays_format(std::string text) {
         }
     };
     for (std::string const colon : {"\":", "\": "}) {
-        replace("\"spillway_events" + colon + "1", "\"spillway_events" + colon + "5");
+        replace("\"spillway_events" + colon + "1", "\"spillway_events" + colon + "6");
     }
     replace("\"sole\"", "\"unshared\"");
     replace("{\"spillway_plan\":1,", "{\"spillway_plan\":2,\"policy\":\"\",\"device_bytes\":0,");
@@ -97,7 +97,7 @@ TEST(Golden, the_first_format_is_refused_in_one_line) {
     ASSERT_FALSE(log.ok());
     EXPECT_EQ(
         log.error().message(),
-        "event log, line 1: the text is of format version 1; this Spillway reads version 5 only"
+        "event log, line 1: the text is of format version 1; this Spillway reads version 6 only"
     );
 }
 

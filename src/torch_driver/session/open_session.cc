@@ -47,7 +47,8 @@ LoopOptions loop_options_of(
         .chooser = is_planned(options) ? ChooserKind::planned : chooser_of(options),
         .device_bytes = device.limit_bytes(),
         .host_bytes = capacity_of(host),
-        .nvme_bytes = capacity_of(nvme)};
+        .nvme_bytes = capacity_of(nvme),
+        .eviction = is_planned(options) ? EvictionRule::next_use : policy_of(options).eviction};
     loop.face = options.face;
     loop.record_events = options.record_events;
     loop.flight_record = options.flight_record;

@@ -1,0 +1,324 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "policy/str.h"
+
+#include "base/units.h"
+#include "policy/forecast.h"
+#include "policy/link_time.h"
+#include "policy/transfer_times.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace spillway {
+
+namespace {
+
+/// The executor makes no longer chains.
+constexpr std::int64_t kMostCalls = 8;
+
+/// Prefixes that are tried of the values that can be made again.
+constexpr std::size_t kPrefixes = 64;
+
+constexpr double kDoesNotFit = std::numeric_limits<double>::infinity();
+
+/// By value: it is made again.
+using Remade = std::vector<bool>;
+
+/// The relaxed program: the time of a step in which some values are made again and all others may
+/// be swapped, byte by byte.
+class StrProgram {
+  public:
+    explicit StrProgram(PlanRequest const& request)
+        : request_(request),
+          step_(request.trace),
+          rates_(transfer_rates(request.machine, request.pool())),
+          held_bytes_(held_bytes()),
+          leaves_(step_.values.size()) {
+        for (std::size_t i = 0; i < step_.values.size(); ++i) {
+            if (!step_.values[i].can_move()) {
+                continue;
+            }
+            ValueId const id{static_cast<std::int64_t>(i)};
+            candidates_.push_back(id);
+            leaves_[i] = leave_of(i);
+            if (leaves_[i]) {
+                by_cost_.push_back(id);
+            }
+        }
+        std::stable_sort(by_cost_.begin(), by_cost_.end(), [&](ValueId one, ValueId other) {
+            return cost_a_byte(one) < cost_a_byte(other);
+        });
+    }
+
+    [[nodiscard]] StepView const& step() const { return step_; }
+    [[nodiscard]] std::vector<ValueId> const& candidates() const { return candidates_; }
+
+    /// What is made again in the least time.
+    [[nodiscard]] Remade solve() const {
+        Remade best = prefix(0);
+        double least_ns = time_of(best);
+        std::size_t const stride = std::max<std::size_t>(1, by_cost_.size() / kPrefixes);
+        for (std::size_t count = stride; count < by_cost_.size() + stride; count += stride) {
+            Remade some = prefix(std::min(count, by_cost_.size()));
+            double const ns = time_of(some);
+            if (ns < least_ns) {
+                least_ns = ns;
+                best = std::move(some);
+            }
+        }
+        return without_idle(std::move(best), least_ns);
+    }
+
+    /// The fewest of those that cost least a byte with which the step fits without a swap. None: it
+    /// does not.
+    [[nodiscard]] std::optional<Remade> remade_alone() const {
+        Remade const all = prefix(by_cost_.size());
+        std::vector<ValueId> order;
+        for (ValueId const id : by_cost_) {
+            if (all[id.index()]) {
+                order.push_back(id);
+            }
+        }
+        std::int64_t const budget = request_.budgets.device_bytes;
+        if (peak_without(step_, order) > budget) {
+            return std::nullopt;
+        }
+        Remade fewest(step_.values.size());
+        for (ValueId const id : fewest_that_fit(step_, {}, order, budget)) {
+            fewest[id.index()] = true;
+        }
+        return fewest;
+    }
+
+    /// With the fewest swaps beside, those away longest first.
+    [[nodiscard]] Plan plan_of(Remade const& remade) const {
+        std::vector<ValueId> away;
+        std::vector<ValueId> others;
+        for (ValueId const id : candidates_) {
+            (remade[id.index()] ? away : others).push_back(id);
+        }
+        std::stable_sort(others.begin(), others.end(), [&](ValueId one, ValueId other) {
+            return away_ns(one) > away_ns(other);
+        });
+        std::vector<ValueId> const moved =
+            fewest_that_fit(step_, away, others, request_.budgets.device_bytes);
+        Plan plan;
+        place_transfers(step_, moved, rates_, request_.pool(), plan);
+        for (ValueId const id : moved) {
+            plan.fates[step_.slot_of(id)].leaves.reset();  // when an allocation fails
+        }
+        for (ValueId const id : away) {
+            plan.fates[step_.slot_of(id)] = {.kind = FateKind::recompute};
+        }
+        keep_the_rest(step_, plan);
+        return plan;
+    }
+
+  private:
+    [[nodiscard]] RecipeShape const& recipe_of(ValueId id) const {
+        return *request_.trace.values[id.index()].recipe;
+    }
+    [[nodiscard]] double cost_a_byte(ValueId id) const {
+        return static_cast<double>(recipe_of(id).duration_ns) /
+               static_cast<double>(
+                   std::max<std::int64_t>(1, request_.trace.values[id.index()].size_bytes)
+               );
+    }
+    [[nodiscard]] std::int64_t away_ns(ValueId id) const {
+        return step_.begin_ns[*step_.values[id.index()].needed] - step_.free_ns(id);
+    }
+
+    /// The point from which a value can be gone by its recipe: where it and all of its sources are
+    /// the saved graph's alone. None: never.
+    [[nodiscard]] std::optional<std::size_t> leave_of(std::size_t value) const {
+        auto const& recipe = request_.trace.values[value].recipe;
+        std::optional<std::size_t> leaves = step_.values[value].unshared;
+        if (!recipe || recipe->calls > kMostCalls) {
+            return std::nullopt;
+        }
+        for (ValueId const source : recipe->sources) {
+            std::optional<std::size_t> const at = step_.values[source.index()].unshared;
+            if (!at) {
+                return std::nullopt;
+            }
+            leaves = std::max(leaves, at);
+        }
+        return leaves < step_.values[value].needed ? leaves : std::nullopt;
+    }
+
+    /// By point, if all stays.
+    [[nodiscard]] std::vector<std::int64_t> held_bytes() const {
+        std::vector<std::int64_t> all;
+        std::int64_t held = 0;
+        auto const size = [&](ValueId id) { return request_.trace.values[id.index()].size_bytes; };
+        for (TracePoint const& point : request_.trace.points) {
+            for (ValueId const id : point.saved) {
+                held += size(id);
+            }
+            all.push_back(held + point.floor_bytes);
+            for (ValueId const id : point.dropped) {
+                held -= size(id);
+            }
+        }
+        return all;
+    }
+
+    /// The first of `by_cost_`, but for those whose chains would get too long.
+    [[nodiscard]] Remade prefix(std::size_t count) const {
+        Remade remade(step_.values.size());
+        for (std::size_t i = 0; i < count; ++i) {
+            remade[by_cost_[i].index()] = true;
+        }
+        std::vector<std::int64_t> calls(remade.size());
+        for (std::size_t i = 0; i < remade.size(); ++i) {
+            if (!remade[i]) {
+                continue;
+            }
+            RecipeShape const& recipe = *request_.trace.values[i].recipe;
+            for (ValueId const source : recipe.sources) {
+                calls[i] = std::max(calls[i], calls[source.index()]);
+            }
+            calls[i] += recipe.calls;
+            if (calls[i] > kMostCalls) {
+                remade[i] = false;
+                calls[i] = 0;
+            }
+        }
+        return remade;
+    }
+
+    /// Without each value, the dearest first, without which the step takes no longer.
+    [[nodiscard]] Remade without_idle(Remade remade, double least_ns) const {
+        for (auto id = by_cost_.rbegin(); id != by_cost_.rend(); ++id) {
+            if (!remade[id->index()]) {
+                continue;
+            }
+            remade[id->index()] = false;
+            double const ns = time_of(remade);
+            remade[id->index()] = ns > least_ns;
+            least_ns = std::min(least_ns, ns);
+        }
+        return remade;
+    }
+
+    /// Recursive source tracing: by value, the point from which it has to be there again.
+    [[nodiscard]] std::vector<std::size_t> back_at(Remade const& remade) const {
+        std::vector<std::size_t> back(step_.values.size(), request_.trace.points.size());
+        for (std::size_t i = back.size(); i-- > 0;) {
+            back[i] = std::min(back[i], step_.values[i].needed.value_or(back[i]));
+            if (remade[i]) {
+                for (ValueId const source : request_.trace.values[i].recipe->sources) {
+                    back[source.index()] = std::min(back[source.index()], back[i]);
+                }
+            }
+        }
+        return back;
+    }
+
+    /// What each point asks of the link.
+    [[nodiscard]] std::vector<LinkDemand> demands_of(Remade const& remade) const {
+        std::vector<TracePoint> const& points = request_.trace.points;
+        std::vector<std::size_t> const back = back_at(remade);
+        std::vector<LinkDemand> demands(points.size() + 1);  // differences of bytes at first
+        for (ValueId const id : candidates_) {
+            std::size_t const i = id.index();
+            auto const bytes = static_cast<double>(request_.trace.values[i].size_bytes);
+            std::size_t const leaves = (remade[i] ? *leaves_[i] : *step_.values[i].unshared) + 1;
+            double LinkDemand::*const what =
+                remade[i] ? &LinkDemand::excess_bytes : &LinkDemand::movable_bytes;
+            if (leaves < back[i]) {
+                demands[leaves].*what += bytes;
+                demands[back[i]].*what -= bytes;
+            }
+            if (remade[i]) {
+                demands[back[i]].duration_ns += static_cast<double>(recipe_of(id).duration_ns);
+            }
+        }
+        double movable = 0;
+        double gone = 0;
+        for (std::size_t at = 0; at < points.size(); ++at) {
+            movable += demands[at].movable_bytes;
+            gone += demands[at].excess_bytes;
+            double const over =
+                static_cast<double>(held_bytes_[at] - request_.budgets.device_bytes) - gone;
+            demands[at].movable_bytes = movable;
+            demands[at].excess_bytes = std::max(0.0, over);
+            demands[at].duration_ns += static_cast<double>(points[at].duration_ns);
+        }
+        demands.pop_back();
+        return demands;
+    }
+
+    /// Of the step; infinite: it does not fit.
+    [[nodiscard]] double time_of(Remade const& remade) const {
+        std::vector<LinkDemand> forward;
+        std::vector<LinkDemand> backward;
+        double others_ns = 0;
+        std::vector<LinkDemand> const demands = demands_of(remade);
+        for (std::size_t at = 0; at < demands.size(); ++at) {
+            if (demands[at].excess_bytes > demands[at].movable_bytes) {
+                return kDoesNotFit;
+            }
+            Phase const phase = request_.trace.points[at].phase;
+            if (phase == Phase::forward) {
+                forward.push_back(demands[at]);
+            } else if (phase == Phase::backward) {
+                backward.push_back(demands[at]);
+            } else {
+                others_ns += demands[at].duration_ns;
+            }
+        }
+        std::reverse(backward.begin(), backward.end());
+        return time_behind_link(forward, rates_.out / 1e9) +
+               time_behind_link(backward, rates_.in / 1e9) + others_ns;
+    }
+
+    PlanRequest const& request_;
+    StepView const step_;
+    TransferRates const rates_;
+    std::vector<std::int64_t> const held_bytes_;  ///< by point
+    std::vector<ValueId> candidates_;
+    std::vector<std::optional<std::size_t>> leaves_;  ///< by its recipe, by value
+    std::vector<ValueId> by_cost_;  ///< what can be made again, the least time a byte first
+};
+
+}  // namespace
+
+Result<Plan> plan_str(PlanRequest const& request) {
+    StrProgram const program(request);
+    std::int64_t const budget = request.budgets.device_bytes;
+    if (budget == 0) {
+        return program.plan_of(Remade(request.trace.values.size()));
+    }
+    std::int64_t const least = peak_without(program.step(), program.candidates());
+    if (least > budget) {
+        return Error{
+            Errc::out_of_memory,
+            "with all that can leave away the step takes " + format_size(least) + " of " +
+                format_size(budget),
+            ""};
+    }
+    std::vector<Remade> choices{program.solve(), Remade(request.trace.values.size())};
+    if (std::optional<Remade> alone = program.remade_alone()) {
+        choices.push_back(std::move(*alone));
+    }
+    std::optional<std::pair<std::int64_t, Plan>> best;
+    for (Remade const& remade : choices) {
+        Plan plan = program.plan_of(remade);
+        Result<Forecast> const costs = forecast(request, request.budgets, plan);
+        bool const fits = costs.ok() && costs->fits;
+        std::int64_t const step_ns = fits ? costs->step_ns : INT64_MAX;
+        if (!best || step_ns < best->first) {
+            best = {step_ns, std::move(plan)};
+        }
+    }
+    return std::move(best->second);
+}
+
+}  // namespace spillway
