@@ -132,6 +132,7 @@ Result<SimulationResult> simulate_steady_step(
     Result<SimulationResult> both = simulate(trace, machine, options, plan, how);
     if (both.ok()) {
         both->recompute_ns -= first->recompute_ns;
+        both->slowed_ns -= first->slowed_ns;
         both->stall_need_ns -= first->stall_need_ns;
         both->stall_room_ns -= first->stall_room_ns;
         both->stored_bytes -= first->stored_bytes;
@@ -139,8 +140,8 @@ Result<SimulationResult> simulate_steady_step(
         both->recomputed_bytes -= first->recomputed_bytes;
         both->compute_ns -= first->compute_ns;
         // With the program it ends, not with the last copy.
-        both->total_ns =
-            both->compute_ns + both->recompute_ns + both->stall_need_ns + both->stall_room_ns;
+        both->total_ns = both->compute_ns + both->recompute_ns + both->slowed_ns +
+                         both->stall_need_ns + both->stall_room_ns;
     }
     return both;
 }

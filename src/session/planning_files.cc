@@ -93,6 +93,9 @@ std::string table_of(SimulationResult const& step, Trace const& trace, Machine c
     table += row("step", seconds(step.total_ns), fmt::format("{:.3f} of compute alone", ratio));
     table += row("waits for loads", seconds(step.stall_need_ns));
     table += row("waits for room", seconds(step.stall_room_ns));
+    if (step.slowed_ns > 0) {
+        table += row("slowed by copies", seconds(step.slowed_ns));
+    }
     table += row("stored", format_size(step.stored_bytes));
     table += row("loaded", format_size(step.loaded_bytes));
     if (step.recomputed_bytes > 0) {
