@@ -37,6 +37,15 @@ class Planning(InFolder):
         self.assertEqual(fitted.returncode, 0, fitted.stderr)
         self.assertIn("the smallest budget is", fitted.stdout)
 
+    def test_a_machine_is_a_data_sheet_unless_there_is_such_a_file(self):
+        trace = str(GOLDEN / "trace.json")
+        named = self.run_program("fit", trace, "titan-x")
+        self.assertEqual(named.returncode, 0, named.stderr)
+        self.assertIn(" on Titan X", named.stdout)
+        mine = json.loads((GOLDEN / "machine.json").read_text())
+        pathlib.Path(self.path("titan-x")).write_text(json.dumps({**mine, "name": "mine"}))
+        self.assertIn(" on mine", self.run_program("fit", trace, self.path("titan-x")).stdout)
+
     def test_bad_input_is_one_line_and_exit_code_2(self):
         trace, machine = str(GOLDEN / "trace.json"), str(GOLDEN / "machine.json")
         pathlib.Path(self.path("cut.json")).write_text(pathlib.Path(trace).read_text()[:100])
@@ -51,6 +60,7 @@ class Planning(InFolder):
                  (["simulate", trace, machine, machine], "spillway_plan"),
                  (["compare", trace, machine, "--policies", "best"], "no policy 'best'"),
                  (["compare", trace, machine, "--budgets", "much"], "--budgets much"),
+                 (["fit", trace, "z9"], "no data sheet 'z9'; there are a100_40"),
                  (["fit", trace, machine, "--policy", "te"], "policy te")]
         for words, says in cases:
             with self.subTest(words):
