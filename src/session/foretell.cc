@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "policy/catalog.h"
+#include "report/tight_point.h"
 
 #include <algorithm>
 #include <atomic>
@@ -94,6 +95,7 @@ Result<Comparison> comparison_of(
     }
     all.compute_ns = compute_of(trace);
     all.peak_bytes = peak_without_moves(trace);
+    all.tightest = to_line(tightest_point(trace), trace);
     all.floor_bytes = smallest_budget(policy, trace, machine, others, all.peak_bytes + kPageBytes);
     return all;
 }
