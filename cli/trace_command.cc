@@ -13,11 +13,11 @@ namespace spillway::cli {
 
 namespace {
 
-constexpr int kBadValue = 2;
+constexpr int kNoTrace = 2;
 
-int refused(std::string const& why) {
+int no_trace(std::string const& why) {
     std::fprintf(stderr, "spillway: trace: %s\n", why.substr(0, why.find('\n')).c_str());
-    return kBadValue;
+    return kNoTrace;
 }
 
 /// Which flag stands where it has no meaning, or is missing; empty: none.
@@ -78,14 +78,14 @@ CLI::App& add_trace_command(CLI::App& app, TraceFlags& flags) {
 
 int run_trace(TraceFlags const& flags) {
     if (std::string const why = wrong_flags(flags); !why.empty()) {
-        return refused(why);
+        return no_trace(why);
     }
     ModelTrace model = flags.model;
     model.fused_attention = !flags.unfused_attention;
     Result<std::string> const text =
         model.model.empty() ? trace_table(flags.file) : model_trace(model);
     if (!text.ok()) {
-        return refused(text.error().message());
+        return no_trace(text.error().message());
     }
     std::fputs(text->c_str(), stdout);
     return 0;
