@@ -75,13 +75,8 @@ int main(int count, char** words) {
         "Example: spillway train --device-budget 700MiB --nvme /scratch --steps 50\n"
         "Exit codes: 0 done, 1 failed, 2 an invalid value, 130 after Ctrl-C"
     );
-    CLI::App& trace = *app.add_subcommand(
-        "trace", "Shows what a recorded training step does: times, peaks, saved tensors"
-    );
-    std::string traced;
-    trace.add_option("FILE", traced, "trace, written by `train --trace` or `session.trace`")
-        ->required();
-    trace.footer("Exit codes: 0 shown, 2 not a valid trace");
+    spillway::cli::TraceFlags traced;
+    CLI::App const& trace = spillway::cli::add_trace_command(app, traced);
     spillway::cli::PlanningFlags planning;
     spillway::cli::add_planning_commands(app, planning);
     CLI::App& replay =

@@ -6,6 +6,7 @@
 #include "spillway/planning.h"
 #include "spillway/policy.h"
 #include "spillway/units.h"
+#include "text.h"
 
 #include <cstdio>
 #include <fstream>
@@ -30,7 +31,13 @@ int refused(std::string_view command, std::string const& why) {
 void add_files(CLI::App& command, PlanningFlags& flags) {
     command.add_option("TRACE", flags.trace, "a recorded step: `train --trace`, `session.trace`")
         ->required();
-    command.add_option("MACHINE", flags.machine, "a machine: docs/formats/machine.md")->required();
+    command
+        .add_option(
+            "MACHINE",
+            flags.machine,
+            "a machine's file (docs/formats/machine.md), or a name: " + listed(machine_names())
+        )
+        ->required();
     command.footer(kExitCodes);
 }
 

@@ -26,6 +26,14 @@ std::string shown(double number) {
     return text.str();
 }
 
+std::string listed(std::vector<std::string> const& words) {
+    std::string text;
+    for (std::string const& word : words) {
+        text += (text.empty() ? "" : ", ") + word;
+    }
+    return text;
+}
+
 std::string WholeNumber::operator()(std::string const& text) const {
     std::int64_t number = 0;
     if (read_whole(text, number) && number >= least && number <= most) {

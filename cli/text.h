@@ -6,11 +6,15 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace spillway::cli {
 
 /// As C++ streams write it: "0.5", "1e-05".
 [[nodiscard]] std::string shown(double number);
+
+/// "a, b, c".
+[[nodiscard]] std::string listed(std::vector<std::string> const& words);
 
 /// Whole numbers in [least, most]. The checks return "" or why not, as CLI11's validators do.
 struct WholeNumber {

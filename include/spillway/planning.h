@@ -20,16 +20,19 @@ struct PlanningBudgets {
     std::int64_t nvme_bytes = 0;
 };
 
-/// A recorded step and the machine that it is to run on (docs/formats), as files.
+/// A step, recorded or foretold, and the machine that it is to run on (docs/formats).
 struct PlanningFiles {
-    std::string trace;
-    std::string machine;
+    std::string trace;    ///< a file
+    std::string machine;  ///< a file, or else the name of a data sheet: "h100"
 };
 
 struct PlanText {
     std::string json;     ///< the plan (docs/formats/plan.md)
     std::string summary;  ///< one line: the policy, its step and peak as foretold, beside no moves
 };
+
+/// The machines of data sheets: "a100_40" and so on, in alphabetical order.
+[[nodiscard]] std::vector<std::string> machine_names();
 
 /// The plan that `policy` ("te:layers=8") makes.
 ///
@@ -69,6 +72,7 @@ struct Comparison {
     std::int64_t compute_ns = 0;   ///< of the step with everything on the device
     std::int64_t peak_bytes = 0;   ///< of the device then
     std::int64_t floor_bytes = 0;  ///< the smallest device budget under which `online` runs
+    std::string tightest{};        ///< the point and the values that decide it, in a line
     std::vector<std::int64_t> budgets{};
     std::vector<Foretold> rows{};  ///< by policy, then by budget, in the order of `budgets`
 

@@ -9,6 +9,9 @@ namespace spillway {
 
 namespace {
 
+/// Above it compute would almost stand still.
+constexpr double kMostInterference = 0.9;
+
 Error wrong(std::string what) {
     return {Errc::bad_argument, std::move(what), "machine"};
 }
@@ -67,6 +70,22 @@ Result<void> check_groups(Machine const& machine) {
     return {};
 }
 
+bool is_rate_or_unknown(double rate) {
+    return rate == 0 || is_rate(rate);
+}
+
+Result<void> check(DeviceSpeed const& device) {
+    if (!is_rate_or_unknown(device.float32_flop_per_s) ||
+        !is_rate_or_unknown(device.half_flop_per_s) ||
+        !is_rate_or_unknown(device.memory_bytes_per_s)) {
+        return wrong("the device has an impossible rate");
+    }
+    if (!(device.interference >= 0 && device.interference <= kMostInterference)) {
+        return wrong("the device's interference is not from 0 to 0.9");
+    }
+    return {};
+}
+
 }  // namespace
 
 Result<void> validate(Machine const& machine) {
@@ -83,7 +102,10 @@ Result<void> validate(Machine const& machine) {
             return fine;
         }
     }
-    return check_groups(machine);
+    if (Result<void> const fine = check_groups(machine); !fine) {
+        return fine;
+    }
+    return check(machine.device);
 }
 
 MachineTier const* find_tier(Machine const& machine, Pool pool) {

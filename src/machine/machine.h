@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A machine: the memories that bytes can wait in and how fast they move between them. Text form:
-// docs/formats/machine.md.
+// A machine: the memories that bytes can wait in, how fast they move between them, and how fast the
+// device computes. Text form: docs/formats/machine.md.
 #pragma once
 
 #include "base/place.h"
@@ -44,18 +44,32 @@ struct ShareGroup {
     bool operator==(ShareGroup const&) const = default;
 };
 
+/// How fast the device computes at best. A rate of 0 is not known.
+struct DeviceSpeed {
+    double float32_flop_per_s = 0;  ///< of products in float32, as torch does them by default
+    double half_flop_per_s = 0;     ///< of products in float16 and bfloat16
+    double memory_bytes_per_s = 0;  ///< of its own memory, read or written
+    double interference = 0;        ///< share of its speed that it lacks while bytes move to or
+                                    ///< from it; 0 to 0.9
+
+    bool operator==(DeviceSpeed const&) const = default;
+};
+
 struct Machine {
     std::string name;
     std::vector<MachineTier> tiers;
     std::vector<MachineLink> links;
     std::vector<ShareGroup> groups;
+    DeviceSpeed device{};
+    std::vector<std::string> sources{};  ///< where its figures are from, for people
 
     bool operator==(Machine const&) const = default;
 };
 
 /// Fails   Errc::bad_argument naming the tier, link or group: a pool or link listed twice, a link
 ///         to a pool without a tier or to itself, a rate that is not above 0, a both-ways rate
-///         above the one-way rate, a group that is not listed, a capacity or latency below 0
+///         above the one-way rate, a group that is not listed, a capacity or latency below 0; a
+///         device's rate between 0 and 1, an interference outside 0 to 0.9
 [[nodiscard]] Result<void> validate(Machine const& machine);
 
 [[nodiscard]] std::string to_json_text(Machine const& machine);

@@ -21,6 +21,8 @@ Machine small_box() {
         {Pool::host, Pool::device, 21e9, 15e9, 0, "switch"},
         {Pool::host, Pool::nvme, 2.5e9, 2e9, 1000, ""}};
     machine.groups = {{"switch", 30e9}};
+    machine.device = {20e12, 300e12, 1.5e12, 0.05};
+    machine.sources = {"made up"};
     return machine;
 }
 
@@ -35,6 +37,27 @@ TEST(Machine, text_gives_the_same_machine) {
     Result<Machine> const parsed = parse_machine(to_json_text(small_box()));
     ASSERT_TRUE(parsed.ok()) << parsed.error().message();
     EXPECT_EQ(*parsed, small_box());
+}
+
+TEST(Machine, nothing_need_be_known_of_the_device) {
+    Machine machine = small_box();
+    machine.device = {};
+    machine.sources.clear();
+    std::string const text = to_json_text(machine);
+    EXPECT_EQ(text.find("device\":{"), std::string::npos);
+    EXPECT_EQ(text.find("sources"), std::string::npos);
+    EXPECT_EQ(*parse_machine(text), machine);
+}
+
+TEST(Machine, refuses_an_impossible_device) {
+    EXPECT_EQ(
+        refusal([](Machine& m) { m.device.half_flop_per_s = 0.5; }),
+        "machine: the device has an impossible rate"
+    );
+    EXPECT_EQ(
+        refusal([](Machine& m) { m.device.interference = 0.91; }),
+        "machine: the device's interference is not from 0 to 0.9"
+    );
 }
 
 TEST(Machine, lanes_find_their_links) {
@@ -89,11 +112,11 @@ TEST(Machine, refuses_broken_links) {
 }
 
 TEST(Machine, parser_names_the_field) {
-    Result<Machine> const parsed = parse_machine(R"({"spillway_machine": 2})");
+    Result<Machine> const parsed = parse_machine(R"({"spillway_machine": 1})");
     ASSERT_FALSE(parsed.ok());
     EXPECT_EQ(
         parsed.error().message(),
-        "machine: the text is of format version 2; this Spillway reads version 1 only"
+        "machine: the text is of format version 1; this Spillway reads version 2 only"
     );
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 constexpr double kMostRate = 1e18;
+constexpr std::int64_t kVersion = 2;
 
 OrderedJson to_json(MachineLink const& link) {
     OrderedJson json{
@@ -55,6 +56,25 @@ MachineLink read_link(JsonView const& view) {
     return link;
 }
 
+OrderedJson to_json(DeviceSpeed const& device) {
+    return {
+        {"flop_per_s", {{"float32", device.float32_flop_per_s}, {"half", device.half_flop_per_s}}},
+        {"memory_bytes_per_s", device.memory_bytes_per_s},
+        {"interference", device.interference}};
+}
+
+DeviceSpeed read_device(JsonView const& view) {
+    view.only({"flop_per_s", "memory_bytes_per_s", "interference"});
+    JsonView const flop = view.at("flop_per_s");
+    flop.only({"float32", "half"});
+    DeviceSpeed device;
+    device.float32_flop_per_s = flop.at("float32").number(0, kMostRate);
+    device.half_flop_per_s = flop.at("half").number(0, kMostRate);
+    device.memory_bytes_per_s = view.at("memory_bytes_per_s").number(0, kMostRate);
+    device.interference = view.has("interference") ? view.at("interference").number(0, 1) : 0;
+    return device;
+}
+
 ShareGroup read_group(JsonView const& view) {
     view.only({"name", "rate_bytes_per_s"});
     return {view.at("name").text(), view.at("rate_bytes_per_s").number(1, kMostRate)};
@@ -63,7 +83,7 @@ ShareGroup read_group(JsonView const& view) {
 }  // namespace
 
 std::string to_json_text(Machine const& machine) {
-    OrderedJson json{{"spillway_machine", 1}, {"name", machine.name}};
+    OrderedJson json{{"spillway_machine", kVersion}, {"name", machine.name}};
     json["tiers"] = OrderedJson::array();
     for (MachineTier const& tier : machine.tiers) {
         json["tiers"].push_back(
@@ -82,14 +102,20 @@ std::string to_json_text(Machine const& machine) {
             {{"name", group.name}, {"rate_bytes_per_s", group.rate_bytes_per_s}}
         );
     }
+    if (machine.device != DeviceSpeed{}) {
+        json["device"] = to_json(machine.device);
+    }
+    if (!machine.sources.empty()) {
+        json["sources"] = machine.sources;
+    }
     return json_lines(json, 2);
 }
 
 Result<Machine> parse_machine(std::string_view text) {
     JsonDocument document(text, "machine");
     JsonView const root = document.root();
-    root.version("spillway_machine", 1);
-    root.only({"spillway_machine", "name", "tiers", "links", "groups"});
+    root.version("spillway_machine", kVersion);
+    root.only({"spillway_machine", "name", "tiers", "links", "groups", "device", "sources"});
     Machine machine;
     machine.name = root.at("name").text();
     for (JsonView const& view : root.at("tiers").items()) {
@@ -100,6 +126,14 @@ Result<Machine> parse_machine(std::string_view text) {
     }
     for (JsonView const& view : root.at("groups").items()) {
         machine.groups.push_back(read_group(view));
+    }
+    if (root.has("device")) {
+        machine.device = read_device(root.at("device"));
+    }
+    if (root.has("sources")) {
+        for (JsonView const& view : root.at("sources").items()) {
+            machine.sources.push_back(view.text());
+        }
     }
     if (Result<void> const read = document.result(); !read) {
         return read.error();

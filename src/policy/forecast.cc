@@ -29,7 +29,8 @@ Result<Forecast> forecast(PlanRequest const& request, Budgets const& budgets, Pl
             return Forecast{.fits = false, .refusal = result->refusal};
         }
         std::int64_t const program_ns = result->compute_ns + result->recompute_ns +
-                                        result->stall_need_ns + result->stall_room_ns;
+                                        result->slowed_ns + result->stall_need_ns +
+                                        result->stall_room_ns;
         forecast.step_ns = program_ns - std::exchange(first_ns, program_ns);
         forecast.peak_bytes = result->peak_bytes[static_cast<std::size_t>(Pool::device)];
     }

@@ -35,14 +35,15 @@ std::string cell_of(Foretold const& row, std::int64_t compute_ns) {
 
 std::string Comparison::to_table() const {
     std::string table = fmt::format(
-        "{} on {}\nnothing moved: step {:.3f} s, peak {}; the smallest budget is {}\n"
-        "step relative to compute alone, and peak, under a device budget of\n",
+        "{} on {}\nnothing moved: step {:.3f} s, peak {}; the smallest budget is {}\n",
         trace.empty() ? "trace" : trace,
         machine.empty() ? "machine" : machine,
         static_cast<double>(compute_ns) / 1e9,
         format_size(peak_bytes),
         format_size(floor_bytes)
     );
+    table += tightest.empty() ? "" : tightest + "\n";
+    table += "step relative to compute alone, and peak, under a device budget of\n";
     std::size_t width = 8;
     for (Foretold const& row : rows) {
         width = std::max(width, row.policy.size() + 2);
@@ -73,12 +74,13 @@ std::string Comparison::to_table() const {
 std::string Comparison::to_json() const {
     OrderedJson json{
         {"format", "spillway.comparison"},
-        {"version", 1},
+        {"version", 2},
         {"trace", trace},
         {"machine", machine},
         {"compute_ns", compute_ns},
         {"peak_bytes", peak_bytes},
         {"floor_bytes", floor_bytes},
+        {"tightest", tightest},
         {"rows", OrderedJson::array()}};
     for (Foretold const& row : rows) {
         json["rows"].push_back(

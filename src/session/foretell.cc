@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "policy/catalog.h"
+#include "report/tight_point.h"
 
 #include <algorithm>
 #include <atomic>
@@ -103,6 +104,7 @@ Result<Comparison> comparison_of(
     }
     all.compute_ns = compute_of(trace);
     all.peak_bytes = peak_without_moves(trace);
+    all.tightest = to_line(tightest_point(trace), trace);
     all.floor_bytes = smallest_budget(policy, trace, machine, others, all.peak_bytes + kPageBytes);
     return all;
 }
@@ -141,6 +143,7 @@ Result<SimulationResult> simulate_steady_step(
     Result<SimulationResult> both = simulate(trace, machine, options, plan, how);
     if (both.ok()) {
         both->recompute_ns -= first->recompute_ns;
+        both->slowed_ns -= first->slowed_ns;
         both->stall_need_ns -= first->stall_need_ns;
         both->stall_room_ns -= first->stall_room_ns;
         both->stored_bytes -= first->stored_bytes;
@@ -148,8 +151,8 @@ Result<SimulationResult> simulate_steady_step(
         both->recomputed_bytes -= first->recomputed_bytes;
         both->compute_ns -= first->compute_ns;
         // With the program it ends, not with the last copy.
-        both->total_ns =
-            both->compute_ns + both->recompute_ns + both->stall_need_ns + both->stall_room_ns;
+        both->total_ns = both->compute_ns + both->recompute_ns + both->slowed_ns +
+                         both->stall_need_ns + both->stall_room_ns;
     }
     return both;
 }

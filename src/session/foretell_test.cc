@@ -97,6 +97,12 @@ TEST(Fit, goes_from_the_peak_down_to_the_smallest_that_works) {
     EXPECT_EQ(all->rows.front().step_ns, kStepNs);
     EXPECT_EQ(all->rows.back().refusal, "");
     EXPECT_LE(all->budgets.back(), all->floor_bytes + 4096);
+    EXPECT_EQ(
+        all->tightest,
+        "at least 1.4 MiB are needed at point 1 of 24 (forward, h.0): floor 488.3 KiB; saved "
+        "tensors 976.6 KiB layer#0 (h.0)"
+    );
+    EXPECT_NE(all->to_table().find("\n" + all->tightest + "\n"), std::string::npos);
     EXPECT_EQ(fit(chain(2), fast_machine(), "te", kHost).error().code, Errc::out_of_memory);
 }
 

@@ -4,15 +4,16 @@
 // The commands that plan: files in, text out.
 
 #include "base/units.h"
+#include "machine/data_sheets.h"
 #include "report/chrome_trace.h"
 #include "session/foretell.h"
+#include "session/input_files.h"
 #include "spillway/planning.h"
 
 #include <fmt/format.h>
 
 #include <cerrno>
 #include <fstream>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -26,39 +27,17 @@ struct Input {
     Budgets budgets;
 };
 
-Result<std::string> text_of(std::string const& path) {
-    std::ifstream file(path);
-    std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    if (!file.is_open() || file.bad()) {
-        return Error{Errc::io, std::generic_category().message(errno), path};
-    }
-    return text;
-}
-
-template <typename Parse>
-auto read(std::string const& path, Parse&& parse) -> decltype(parse(std::string_view())) {
-    Result<std::string> const text = text_of(path);
-    if (!text.ok()) {
-        return text.error();
-    }
-    auto parsed = parse(*text);
-    if (!parsed.ok()) {
-        return Error{parsed.error().code, parsed.error().message(), path};
-    }
-    return parsed;
-}
-
 std::int64_t capacity_or(Machine const& machine, Pool pool, std::int64_t asked_bytes) {
     MachineTier const* const tier = find_tier(machine, pool);
     return asked_bytes > 0 || tier == nullptr ? asked_bytes : tier->capacity_bytes;
 }
 
 Result<Input> read_input(PlanningFiles const& files, PlanningBudgets const& asked) {
-    Result<Trace> trace = read(files.trace, parse_trace);
+    Result<Trace> trace = read_trace(files.trace);
     if (!trace.ok()) {
         return trace.error();
     }
-    Result<Machine> machine = read(files.machine, parse_machine);
+    Result<Machine> machine = read_machine(files.machine);
     if (!machine.ok()) {
         return machine.error();
     }
@@ -93,6 +72,9 @@ std::string table_of(SimulationResult const& step, Trace const& trace, Machine c
     table += row("step", seconds(step.total_ns), fmt::format("{:.3f} of compute alone", ratio));
     table += row("waits for loads", seconds(step.stall_need_ns));
     table += row("waits for room", seconds(step.stall_room_ns));
+    if (step.slowed_ns > 0) {
+        table += row("slowed by copies", seconds(step.slowed_ns));
+    }
     table += row("stored", format_size(step.stored_bytes));
     table += row("loaded", format_size(step.loaded_bytes));
     if (step.recomputed_bytes > 0) {
@@ -121,6 +103,10 @@ Result<void> write(std::string const& path, std::string const& text) {
 }
 
 }  // namespace
+
+std::vector<std::string> machine_names() {
+    return data_sheet_names();
+}
 
 Result<PlanText> plan_of_files(
     PlanningFiles const& files, std::string const& policy, PlanningBudgets const& budgets
@@ -164,7 +150,7 @@ Result<std::string> simulation_of_files(
     if (!input.ok()) {
         return input.error();
     }
-    Result<Plan> const plan = read(plan_file, parse_plan);
+    Result<Plan> const plan = read_plan(plan_file);
     if (!plan.ok()) {
         return plan.error();
     }

@@ -105,6 +105,14 @@ bool VirtualLanes::moves(Active const& active) const {
     return active.moves_from_ns <= now_ns_ && active.left_bytes > kNothingLeft;
 }
 
+/// Encoding and decoding is from one place to itself.
+bool VirtualLanes::moves_device_bytes() const {
+    return std::any_of(active_.begin(), active_.end(), [&](std::optional<Active> const& active) {
+        return active && moves(*active) && active->link->from != active->link->to &&
+               (active->link->from == Pool::device || active->link->to == Pool::device);
+    });
+}
+
 void VirtualLanes::set_rates() {
     for (std::optional<Active>& active : active_) {
         if (!active) {
@@ -162,6 +170,7 @@ void VirtualLanes::pass_until(std::int64_t at_ns) {
     if (at_ns == kForever) {
         return;
     }
+    device_moves_ns_ += moves_device_bytes() ? at_ns - now_ns_ : 0;
     double const seconds = static_cast<double>(at_ns - now_ns_) / kNsPerSecond;
     for (std::optional<Active>& active : active_) {
         if (active && active->moves_from_ns <= now_ns_) {

@@ -82,6 +82,8 @@ class VirtualLanes {
     [[nodiscard]] std::optional<TransferEnd> advance(std::int64_t until_ns);
 
     [[nodiscard]] std::int64_t now_ns() const { return now_ns_; }
+    /// Of the time that has passed, that in which bytes moved to or from the device.
+    [[nodiscard]] std::int64_t device_moves_ns() const { return device_moves_ns_; }
 
   private:
     /// Between one place and itself, so that no link is its way back.
@@ -107,6 +109,7 @@ class VirtualLanes {
     void set_rates();
     void share_groups();
     [[nodiscard]] bool moves(Active const& active) const;
+    [[nodiscard]] bool moves_device_bytes() const;
     [[nodiscard]] std::int64_t next_change_ns() const;
     void pass_until(std::int64_t at_ns);
     [[nodiscard]] std::optional<TransferEnd> take_ended();
@@ -118,6 +121,7 @@ class VirtualLanes {
     MachineLink encoder_ = kAtOnce;
     MachineLink decoder_ = kAtOnce;
     std::int64_t now_ns_ = 0;
+    std::int64_t device_moves_ns_ = 0;
     std::array<std::deque<Transfer>, kQueues> queues_;
     std::array<std::optional<Active>, kLanes> active_;
 };

@@ -67,6 +67,19 @@ TEST_F(Lanes, latency_comes_before_the_bytes) {
     EXPECT_EQ(next(), Pair(0, 1100));
 }
 
+TEST_F(Lanes, tell_how_long_bytes_of_the_device_have_moved) {
+    push(0, Lane::nvme_write, 1000);  // after a latency of 100
+    push(1, Lane::copy_out, 500);
+    (void)lanes_.advance(400);
+    EXPECT_EQ(lanes_.device_moves_ns(), 400);
+    (void)lanes_.advance(VirtualLanes::kForever);
+    (void)lanes_.advance(VirtualLanes::kForever);
+    EXPECT_EQ(lanes_.now_ns(), 1100);
+    EXPECT_EQ(lanes_.device_moves_ns(), 1100);
+    (void)lanes_.advance(2000);
+    EXPECT_EQ(lanes_.device_moves_ns(), 1100);
+}
+
 TEST_F(Lanes, groups_share) {
     machine_ = machine_of(1e9);
     push(0, Lane::copy_out, 1000);

@@ -189,7 +189,7 @@ bool SimulatorRun::carry_out(Command const& run) {
         return false;
     }
     std::int64_t const start_ns = mover_.now_ns();
-    mover_.pass_time(start_ns + recipe.duration_ns);
+    result_.slowed_ns += mover_.compute(recipe.duration_ns);
     memory_.free(transient_bytes);
     ++result_.recomputes;
     result_.recompute_ns += recipe.duration_ns;
@@ -245,7 +245,7 @@ void SimulatorRun::compute(std::int64_t duration_ns) {
     deliver();
     promises_.check_held(executor_.ledger());
     std::int64_t const start_ns = mover_.now_ns();
-    mover_.pass_time(start_ns + duration_ns);
+    result_.slowed_ns += mover_.compute(duration_ns);
     result_.compute_ns += duration_ns;
     if (how_.keep_timeline && duration_ns > 0) {
         result_.timeline.spans.push_back(

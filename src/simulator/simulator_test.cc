@@ -71,6 +71,23 @@ TEST(Simulator, without_a_limit_nothing_moves) {
     EXPECT_EQ(result.peak_bytes[0], 8100);
 }
 
+TEST(Simulator, compute_is_slower_while_bytes_move) {
+    Machine machine = box();
+    machine.device.interference = 0.25;
+    for (std::int64_t const device_bytes : {0, 4500}) {
+        Result<SimulationResult> const result = simulate(
+            chain(8, 1000), machine, {.device_bytes = device_bytes, .nvme_bytes = 9000}, nullptr, {}
+        );
+        ASSERT_TRUE(result.ok() && result->ok);
+        EXPECT_EQ(result->slowed_ns > 0, device_bytes > 0);
+        EXPECT_EQ(result->compute_ns, 8 * 1000 + 8 * 2000);
+        EXPECT_EQ(
+            result->total_ns,
+            result->compute_ns + result->slowed_ns + result->stall_need_ns + result->stall_room_ns
+        );
+    }
+}
+
 TEST(Simulator, a_limit_holds_and_values_come_back) {
     SimulationResult const result = run(chain(8, 1000), {.device_bytes = 4500, .nvme_bytes = 9000});
     EXPECT_TRUE(result.ok) << result.refusal;

@@ -15,6 +15,7 @@ VirtualMover::VirtualMover(
       around_(std::move(around)),
       memory_(around_.memory),
       result_(around_.result),
+      interference_(machine.device.interference),
       lanes_(machine, fences_, how.seed, how.jitter) {
     lanes_.set_codec_rates(how.encode_rate_bytes_per_s, how.decode_rate_bytes_per_s);
 }
@@ -325,6 +326,19 @@ void VirtualMover::try_pending_drops() {
             drop(command);
         }
     }
+}
+
+std::int64_t VirtualMover::compute(std::int64_t duration_ns) {
+    std::int64_t const start_ns = now_ns();
+    // What was not computed while bytes moved comes after it, and bytes may move then, too.
+    for (std::int64_t left_ns = duration_ns; left_ns > 0;) {
+        std::int64_t const moved_before_ns = lanes_.device_moves_ns();
+        pass_time(now_ns() + left_ns);
+        left_ns = static_cast<std::int64_t>(
+            interference_ * static_cast<double>(lanes_.device_moves_ns() - moved_before_ns)
+        );
+    }
+    return now_ns() - start_ns - duration_ns;
 }
 
 void VirtualMover::pass_time(std::int64_t until_ns) {

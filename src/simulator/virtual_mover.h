@@ -51,6 +51,9 @@ class VirtualMover {
     void execute(Command const& command);
     /// The program computes until then; lanes go on beside it.
     void pass_time(std::int64_t until_ns);
+    /// The program computes what takes so long alone: longer while bytes move to or from the
+    /// device, by the machine's interference. Returns by how much.
+    std::int64_t compute(std::int64_t duration_ns);
     /// Everything in flight ends.
     void finish_all() { pass_time(VirtualLanes::kForever); }
     [[nodiscard]] std::int64_t now_ns() const { return lanes_.now_ns(); }
@@ -106,6 +109,7 @@ class VirtualMover {
     VirtualMoverSurroundings const around_;
     VirtualMemory& memory_;
     SimulationResult& result_;
+    double const interference_;
     Fences fences_;
     VirtualLanes lanes_;
     std::unordered_map<CommandId, Reason> reasons_;  ///< of the commands that failed

@@ -84,6 +84,17 @@ TEST_F(VirtualMoverTest, a_store_takes_its_time_and_a_drop_comes_after_it) {
     EXPECT_TRUE(memory_.verdict().ok());
 }
 
+TEST_F(VirtualMoverTest, compute_is_slower_while_bytes_move) {
+    machine_.device.interference = 0.5;
+    VirtualMover mover = mover_with(how_);
+    EXPECT_EQ(mover.compute(100), 0);
+    mover.execute(command(CommandKind::reserve, 0));
+    mover.execute(command(CommandKind::store, 1, {{0}}));  // 1000 ns
+    EXPECT_EQ(mover.compute(600), 500);
+    EXPECT_EQ(mover.now_ns(), 1200);
+    EXPECT_EQ(mover.compute(100), 0);
+}
+
 TEST_F(VirtualMoverTest, a_wait_lets_time_pass_and_is_booked_by_its_cause) {
     VirtualMover mover = mover_with(how_);
     mover.execute(command(CommandKind::reserve, 1));

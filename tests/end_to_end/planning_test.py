@@ -37,6 +37,34 @@ class Planning(InFolder):
         self.assertEqual(fitted.returncode, 0, fitted.stderr)
         self.assertIn("the smallest budget is", fitted.stdout)
 
+    def test_a_machine_is_a_data_sheet_unless_there_is_such_a_file(self):
+        trace = str(GOLDEN / "trace.json")
+        named = self.run_program("fit", trace, "titan-x")
+        self.assertEqual(named.returncode, 0, named.stderr)
+        self.assertIn(" on Titan X", named.stdout)
+        mine = json.loads((GOLDEN / "machine.json").read_text())
+        pathlib.Path(self.path("titan-x")).write_text(json.dumps({**mine, "name": "mine"}))
+        self.assertIn(" on mine", self.run_program("fit", trace, self.path("titan-x")).stdout)
+
+    def test_a_model_that_nobody_ran_is_planned(self):
+        made = self.run_program("trace", "--model", "resnet50", "--machine", "titan-x", "--batch", "8")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        pathlib.Path(self.path("made.json")).write_text(made.stdout)
+        self.assertIn("ConvolutionBackward0", self.run_program("trace", self.path("made.json")).stdout)
+        plan = self.run_program("plan", self.path("made.json"), "titan-x", "--policy", "vdnn_all")
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        for words, says in [(["--model", "gpt5", "--machine", "h100"], "no model 'gpt5'; there are gpt2-345m"),
+                            (["--model", "vgg16", "--machine", "z9"], "no data sheet 'z9'"),
+                            (["--model", "vgg16"], "--model needs --machine"),
+                            (["--batch", "8", self.path("made.json")], "need --model"),
+                            ([self.path("made.json"), "--model", "vgg16"], "exclude each other"),
+                            (["--model", "vgg16", "--machine", "h100", "--batch", "-4"], "batch -4 is not from 1 to 4096"),
+                            ([], "FILE is missing, or --model")]:
+            with self.subTest(words):
+                done = self.run_program("trace", *words)
+                self.assertEqual((done.returncode, done.stdout, len(done.stderr.splitlines())), (2, "", 1), done.stderr)
+                self.assertIn(says, done.stderr)
+
     def test_bad_input_is_one_line_and_exit_code_2(self):
         trace, machine = str(GOLDEN / "trace.json"), str(GOLDEN / "machine.json")
         pathlib.Path(self.path("cut.json")).write_text(pathlib.Path(trace).read_text()[:100])
@@ -51,6 +79,7 @@ class Planning(InFolder):
                  (["simulate", trace, machine, machine], "spillway_plan"),
                  (["compare", trace, machine, "--policies", "best"], "no policy 'best'"),
                  (["compare", trace, machine, "--budgets", "much"], "--budgets much"),
+                 (["fit", trace, "z9"], "no data sheet 'z9'; there are a100_40"),
                  (["fit", trace, machine, "--policy", "te"], "policy te")]
         for words, says in cases:
             with self.subTest(words):

@@ -92,6 +92,10 @@ TEST(Golden, the_first_format_is_refused_in_one_line) {
         parse_trace(golden("format_1/trace.json")).error().message(),
         "trace: the text is of format version 1; this Spillway reads version 5 only"
     );
+    EXPECT_EQ(
+        parse_machine(golden("format_1/machine.json")).error().message(),
+        "machine: the text is of format version 1; this Spillway reads version 2 only"
+    );
     std::istringstream stream(golden("format_1/events.jsonl"));
     Result<EventLog> const log = read_event_log(stream);
     ASSERT_FALSE(log.ok());

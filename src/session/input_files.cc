@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "session/input_files.h"
+
+#include "machine/data_sheets.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+#include <system_error>
+
+namespace spillway {
+
+namespace {
+
+template <typename Parse>
+auto read_parsed(std::string const& path, Parse&& parse) -> decltype(parse(std::string_view())) {
+    Result<std::string> const text = read_text(path);
+    if (!text.ok()) {
+        return text.error();
+    }
+    auto parsed = parse(*text);
+    if (!parsed.ok()) {
+        return Error{parsed.error().code, parsed.error().message(), path};
+    }
+    return parsed;
+}
+
+}  // namespace
+
+Result<std::string> read_text(std::string const& path) {
+    std::ifstream file(path);
+    std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    if (!file.is_open() || file.bad()) {
+        return Error{Errc::io, std::generic_category().message(errno), path};
+    }
+    return text;
+}
+
+Result<Trace> read_trace(std::string const& path) {
+    return read_parsed(path, parse_trace);
+}
+
+Result<Plan> read_plan(std::string const& path) {
+    return read_parsed(path, parse_plan);
+}
+
+Result<Machine> read_machine(std::string const& file_or_name) {
+    std::error_code none;
+    if (std::filesystem::exists(file_or_name, none)) {
+        return read_parsed(file_or_name, parse_machine);
+    }
+    Result<Machine> sheet = find_data_sheet(file_or_name);
+    if (!sheet.ok()) {
+        return Error{sheet.error().code, "no such file, and " + sheet.error().what, "machine"};
+    }
+    return sheet;
+}
+
+}  // namespace spillway
