@@ -87,7 +87,20 @@ TEST(Compare, what_is_wrong_is_one_line) {
         compare(chain(8), fast_machine(), {"best"}, {}, kHost).error().message().substr(0, 24),
         "policy: no policy 'best'"
     );
-    EXPECT_EQ(compare(chain(8), fast_machine(), {}, {}, {}).error().code, Errc::bad_argument);
+    EXPECT_EQ(
+        compare(chain(8), fast_machine(), {"online", "te"}, {}, {}).error().code,
+        Errc::bad_argument
+    );
+}
+
+TEST(Compare, without_a_pool_what_makes_again_is_compared) {
+    Result<Comparison> const all = compare(blocks(8), fast_machine(), {}, {}, {});
+    ASSERT_TRUE(all.ok()) << all.error().message();
+    for (Foretold const& row : all->rows) {
+        if (row.policy == "rotor" || row.policy == "offload_all") {
+            EXPECT_EQ(row.refusal.empty(), row.policy == "rotor") << row.policy << row.refusal;
+        }
+    }
 }
 
 TEST(Fit, goes_from_the_peak_down_to_the_smallest_that_works) {

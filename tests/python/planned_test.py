@@ -10,6 +10,7 @@ import torch
 from same_bits import Case, noise, seeded
 
 LAYERS, WIDTH, ROWS, STEPS = 6, 128, 1024, 5
+LARGEST_BYTES = 2 * WIDTH * ROWS * 4  # of a saved tensor
 PLANNED = [policy.name for policy in spillway.policies() if policy.plans]
 
 
@@ -59,7 +60,9 @@ class Planned(Case):
                 self.assertEqual((plan["policy"], plan["steps"]), (policy, STEPS - 3))
                 self.assertGreater(plan["foretold_step_ns"], 0)
                 self.assertGreater(plan["recorded_step_ns"], 0)
-                self.assertLessEqual(plan["peak_bytes"], 1.03 * plan["foretold_peak_bytes"])
+                # Which layers these make again depends on measured times; what that leaves at the peak is foretold to two tensors.
+                spare = 2 * LARGEST_BYTES if policy in ("rotor", "pofo", "str", "swapadvisor") else 0
+                self.assertLessEqual(plan["peak_bytes"], 1.03 * plan["foretold_peak_bytes"] + spare)
                 self.assertGreater(report["loaded_bytes"] + report["recomputed_bytes"], 0)
 
     def test_a_plan_makes_again_what_a_slow_link_does_not_hide(self) -> None:
@@ -68,6 +71,13 @@ class Planned(Case):
         self.assertEqual(seen, self.plain())
         self.assertEqual(report["plan"]["refusal"], "")
         self.assertGreater(report["recomputed_values"], 0)
+
+    def test_delta_chooses_at_run_time_and_makes_again(self) -> None:
+        budget = int(0.7 * self.under("online")[1]["device_peak_bytes"])
+        seen, report = self.under("delta", budget)
+        self.assertEqual(seen, self.plain())
+        self.assertLessEqual(report["device_peak_bytes"], budget)
+        self.assertGreater(report["stored_bytes"] + report["recomputed_bytes"], 0)
 
     def test_transformer_engines_points_show_below_the_budget(self) -> None:
         """At most L - N sets of a layer's tensors are on the device, though the budget has room for all."""
