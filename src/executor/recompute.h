@@ -80,7 +80,8 @@ class Recompute {
     void unlink(ValueId id, Value const& value);
     void run_is_over(CommandId command, ValueId id, bool well);
     [[nodiscard]] bool is_sound(RecipeShape const& recipe) const;
-    /// By value: operators in a row. A choice looks at a value once, however many chains meet there.
+    /// By value: operators in a row. A choice looks at a value once, however many chains meet
+    /// there.
     using Chains = std::unordered_map<ValueId, std::int64_t>;
     [[nodiscard]] std::int64_t calls_below(ValueId id, ValueId top, Chains& known) const;
     [[nodiscard]] std::int64_t calls_above(ValueId id, Chains& known) const;

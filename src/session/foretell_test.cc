@@ -88,8 +88,7 @@ TEST(Compare, what_is_wrong_is_one_line) {
         "policy: no policy 'best'"
     );
     EXPECT_EQ(
-        compare(chain(8), fast_machine(), {"online", "te"}, {}, {}).error().code,
-        Errc::bad_argument
+        compare(chain(8), fast_machine(), {"online", "te"}, {}, {}).error().code, Errc::bad_argument
     );
 }
 

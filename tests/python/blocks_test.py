@@ -12,7 +12,7 @@ from same_bits import Case, noise, seeded
 from torch import nn
 from torch.nn import functional
 
-WIDTH, ROWS, BLOCKS, STEPS = 128, 512, 9, 5
+WIDTH, ROWS, BLOCKS, STEPS = 128, 256, 6, 4
 IMAGE_BYTES = 8 * 16 * 32 * 32 * 4  # an activation of `resnet`
 POLICIES = ("recompute_all", "sqrt_checkpoint", "rotor")
 

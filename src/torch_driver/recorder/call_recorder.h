@@ -31,8 +31,7 @@ class OperatorCallback;
 class CallRecorder {
   public:
     /// `runs_costly`: products, convolutions and attention may run again, too.
-    explicit CallRecorder(bool runs_costly = false)
-        : runs_costly_(runs_costly) {}
+    explicit CallRecorder(bool runs_costly = false) : runs_costly_(runs_costly) {}
     CallRecorder(CallRecorder const&) = delete;
     CallRecorder& operator=(CallRecorder const&) = delete;
 
