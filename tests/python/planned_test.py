@@ -69,6 +69,13 @@ class Planned(Case):
         self.assertEqual(report["plan"]["refusal"], "")
         self.assertGreater(report["recomputed_values"], 0)
 
+    def test_delta_chooses_at_run_time_with_the_bits_of_plain_training(self) -> None:
+        budget = int(0.75 * self.under("online")[1]["device_peak_bytes"])
+        seen, report = self.under("delta", budget, nvme_rate="20MB")
+        self.assertEqual(seen, self.plain())
+        self.assertLessEqual(report["device_peak_bytes"], budget)
+        self.assertGreater(report["loaded_bytes"] + report["recomputed_bytes"], 0)
+
     def test_transformer_engines_points_show_below_the_budget(self) -> None:
         """At most L - N sets of a layer's tensors are on the device, though the budget has room for all."""
         peaks = {}
