@@ -22,7 +22,8 @@ namespace {
 /// The executor makes no longer chains.
 constexpr std::int64_t kMostCalls = 8;
 
-/// Prefixes that are tried of the values that can be made again.
+/// Prefixes that are tried of the values that can be made again: a choice, so that a thousand
+/// values take no second.
 constexpr std::size_t kPrefixes = 64;
 
 constexpr double kDoesNotFit = std::numeric_limits<double>::infinity();
@@ -63,8 +64,7 @@ class StrProgram {
     [[nodiscard]] Remade solve() const {
         Remade best = prefix(0);
         double least_ns = time_of(best);
-        std::size_t const stride = std::max<std::size_t>(1, by_cost_.size() / kPrefixes);
-        for (std::size_t count = stride; count < by_cost_.size() + stride; count += stride) {
+        for (std::size_t count = stride(); count < by_cost_.size() + stride(); count += stride()) {
             Remade some = prefix(std::min(count, by_cost_.size()));
             double const ns = time_of(some);
             if (ns < least_ns) {
@@ -193,16 +193,23 @@ class StrProgram {
         return remade;
     }
 
-    /// Without each value, the dearest first, without which the step takes no longer.
+    /// Values that are tried together.
+    [[nodiscard]] std::size_t stride() const {
+        return std::max<std::size_t>(1, by_cost_.size() / kPrefixes);
+    }
+
+    /// Without each stride of values, the dearest first, without which the step takes no longer.
     [[nodiscard]] Remade without_idle(Remade remade, double least_ns) const {
-        for (auto id = by_cost_.rbegin(); id != by_cost_.rend(); ++id) {
-            if (!remade[id->index()]) {
-                continue;
+        for (std::size_t end = by_cost_.size(); end > 0; end -= std::min(end, stride())) {
+            Remade less = remade;
+            for (std::size_t i = end - std::min(end, stride()); i < end; ++i) {
+                less[by_cost_[i].index()] = false;
             }
-            remade[id->index()] = false;
-            double const ns = time_of(remade);
-            remade[id->index()] = ns > least_ns;
-            least_ns = std::min(least_ns, ns);
+            double const ns = less == remade ? kDoesNotFit : time_of(less);
+            if (ns <= least_ns) {
+                remade = std::move(less);
+                least_ns = ns;
+            }
         }
         return remade;
     }
@@ -304,9 +311,12 @@ Result<Plan> plan_str(PlanRequest const& request) {
                 format_size(budget),
             ""};
     }
-    std::vector<Remade> choices{program.solve(), Remade(request.trace.values.size())};
-    if (std::optional<Remade> alone = program.remade_alone()) {
-        choices.push_back(std::move(*alone));
+    std::vector<Remade> choices{program.solve()};
+    for (std::optional<Remade> alone :
+         {std::optional(Remade(request.trace.values.size())), program.remade_alone()}) {
+        if (alone && std::count(choices.begin(), choices.end(), *alone) == 0) {
+            choices.push_back(std::move(*alone));
+        }
     }
     std::optional<std::pair<std::int64_t, Plan>> best;
     for (Remade const& remade : choices) {
