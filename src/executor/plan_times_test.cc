@@ -117,6 +117,21 @@ TEST_F(PlanTimesTest, what_is_made_again_goes_when_its_sources_are_the_graphs_al
     EXPECT_EQ(shown(need(1)), "run 1");
 }
 
+TEST_F(PlanTimesTest, what_waits_for_its_sources_to_be_made_again_is_not_stored_ahead) {
+    Plan plan;
+    plan.fates[place(0)] = {};
+    plan.fates[place(1)] = {.kind = FateKind::recompute};
+    give(plan);
+    used_bytes_ = 9'500;  // near the limit
+    (void)save(0);
+    (void)save(1);
+    (void)executor_.on(Made{{1}, {.sources = {ValueId{0}}}});
+    EXPECT_EQ(shown(unshare(1)), "");
+    (void)save(2);
+    EXPECT_EQ(shown(unshare(2)), "reserve 2, store 2") << "as what the plan does not know";
+    EXPECT_EQ(shown(unshare(0)), "drop 1");
+}
+
 TEST_F(PlanTimesTest, what_is_made_again_may_have_a_time_to_leave) {
     Plan plan;
     plan.fates[place(1)] = {.kind = FateKind::recompute, .leaves = place(2)};

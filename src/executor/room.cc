@@ -79,7 +79,9 @@ void Room::store_ahead() {
         auto const at =
             std::next(values_.storable().rbegin(), static_cast<std::ptrdiff_t>(passed_over));
         ValueId const id = is_delta() ? by_delta[passed_over + started] : at->second;
-        if (goes_by_recipe(id, true)) {
+        Value const& value = *values_.find(id);
+        bool const waits_for_sources = value.choice.recompute && value.recipe;
+        if (waits_for_sources || goes_by_recipe(id, true)) {
             ++passed_over;
             continue;
         }
