@@ -135,7 +135,9 @@ Result<Plan> plan_optimal_offload(PlanRequest const& request) {
     }
     MachineLink const* const out = find_link(request.machine, Pool::device, pool);
     MachineLink const* const in = find_link(request.machine, pool, Pool::device);
-    if (budget > 0 && out != nullptr && in != nullptr) {
+    // What one pool does not take the executor moves to the other, on a link of its own.
+    bool const is_one_pool = request.budgets.host_bytes == 0 || request.budgets.nvme_bytes == 0;
+    if (budget > 0 && is_one_pool && out != nullptr && in != nullptr) {
         best->second.bound_step_ns =
             optimal_offload_bound(
                 request.trace, budget, out->rate_bytes_per_s, in->rate_bytes_per_s

@@ -18,7 +18,7 @@ namespace spillway {
 /// tensor may be cut and is released byte by byte; there the oldest bytes leave first, and the time
 /// is a closed form (optimal_offload_bound), which becomes the plan's bound. Whole tensors: the
 /// fewest of the oldest that fit, and the fewest of those with the longest way between save and
-/// need a byte; the faster of the two by simulation.
+/// need a byte; the faster of the two by simulation. With budgets for two pools there is no bound.
 ///
 /// Fails   Errc::out_of_memory: not even with all of them away
 [[nodiscard]] Result<Plan> plan_optimal_offload(PlanRequest const& request);

@@ -102,5 +102,20 @@ TEST(OptimalOffload, on_long_chains_it_is_near_its_bound) {
     }
 }
 
+TEST(OptimalOffload, with_two_pools_no_bound_is_claimed) {
+    Machine machine = fast_machine(1e8);
+    machine.tiers.push_back({"nvme", Pool::nvme, 1_GiB});
+    machine.links.push_back({Pool::device, Pool::nvme, 1e10, 1e10, 0, ""});
+    machine.links.push_back({Pool::nvme, Pool::device, 1e10, 1e10, 0, ""});
+    Result<Plan> const plan = make_plan(
+        {"optimal_offload", {}},
+        chain(8),
+        machine,
+        {.device_bytes = 4 * kChainSetBytes, .host_bytes = 100, .nvme_bytes = 1_GiB}
+    );
+    ASSERT_TRUE(plan.ok()) << plan.error().message();
+    EXPECT_EQ(plan->bound_step_ns, 0);
+}
+
 }  // namespace
 }  // namespace spillway
