@@ -6,17 +6,21 @@ import contextlib
 import json
 import os
 import pathlib
+import statistics
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 from . import _options
-from .errors import OptionError
+from .errors import Error, OptionError
 from .session import Session, _call, _device_bytes, _device_of, _rank
 
 _AS_MUCH_AS_IT_TAKES = "1TiB"
+_STEPS_TO_MEASURE = 6  # the first three record a step and plan
 _STEPS_TO_RECORD = 3  # one warms up; the trace of the next is whole when another begins
 
 Step = Callable[[], torch.Tensor | None]
@@ -26,7 +30,8 @@ class Comparison:
     """Step times as the simulator foretells them, for policies and device budgets.
 
     `print` shows the table; `rows` has a mapping for each policy and budget (`policy`, `device_bytes`, `refusal`, `step_ns`,
-    `peak_bytes`, `stored_bytes`, `loaded_bytes`, `recomputed_bytes`, `stall_ns`); `refusal` is "" where it runs.
+    `peak_bytes`, `stored_bytes`, `loaded_bytes`, `recomputed_bytes`, `stall_ns`); `refusal` is "" where it runs. After
+    `compare(real=True)` a row also has `measured_step_ns`, `measured_peak_bytes` and `measured_refusal`.
     """
 
     def __init__(self, table: str, text: str) -> None:
@@ -38,10 +43,17 @@ class Comparison:
         self.floor_bytes: int = fields["floor_bytes"]  # the smallest budget that works
 
     def to_json(self) -> str:
-        return self._text
+        return json.dumps({**json.loads(self._text), "rows": self.rows}, indent=2) + "\n"
 
     def __str__(self) -> str:
-        return self._table
+        measured = [row for row in self.rows if "measured_step_ns" in row]
+        if not measured:
+            return self._table
+        lines = [f"{row['policy']:<18} {row['device_bytes'] / 2**20:10.1f} MiB  " + (
+            f"does not run: {row['measured_refusal']}" if row["measured_refusal"] else
+            f"{row['measured_step_ns'] / 1e9:9.3f} s (foretold {row['step_ns'] / 1e9:.3f} s)  peak "
+            f"{row['measured_peak_bytes'] / 2**20:.1f} MiB (foretold {row['peak_bytes'] / 2**20:.1f} MiB)") for row in measured]
+        return "\n".join([self._table.rstrip("\n"), "", "measured here", *lines, ""])
 
     __repr__ = __str__
 
@@ -52,7 +64,7 @@ class Comparison:
         """
         path = pathlib.Path(_options.utf8_path("file", os.fspath(file)))
         if path.suffix == ".json":
-            path.write_text(self._text)
+            path.write_text(self.to_json())
             return
         if path.suffix not in (".svg", ".png", ".pdf"):
             raise OptionError("file", f"'{path.name}' does not end with .svg, .png, .pdf or .json")
@@ -91,6 +103,22 @@ def _untouched(model: torch.nn.Module) -> Iterator[None]:
                     buffer.copy_(before)
 
 
+def _run(session: Session, model: torch.nn.Module, step: Step) -> float:
+    """One step. Returns its seconds."""
+    begin = time.perf_counter()
+    with session:
+        loss = step()
+    if isinstance(loss, torch.Tensor) and loss.requires_grad:
+        loss.backward()
+    del loss
+    if _device_of(model).type == "cuda":
+        torch.cuda.synchronize(_device_of(model))
+    seconds = time.perf_counter() - begin
+    for parameter in model.parameters():
+        parameter.grad = None
+    return seconds
+
+
 def _record(model: torch.nn.Module, step: Step, file: str) -> None:
     """A trace of the second of some steps, which has the recipes of whole layers, too."""
     if not callable(step):
@@ -102,13 +130,31 @@ def _record(model: torch.nn.Module, step: Step, file: str) -> None:
                 parameter.grad = None
             session.trace(file)
             for _ in range(_STEPS_TO_RECORD):
-                with session:
-                    loss = step()
-                if isinstance(loss, torch.Tensor) and loss.requires_grad:
-                    loss.backward()
-                del loss
-                for parameter in model.parameters():
-                    parameter.grad = None
+                _run(session, model, step)
+    finally:
+        session.close()
+
+
+def _measure(model: torch.nn.Module, step: Step, row: dict[str, Any], places: Mapping[str, Any]) -> None:
+    """Trains for some steps under the row's policy and budget. The steps after the plan came in are measured."""
+    row.update(measured_step_ns=0, measured_peak_bytes=0, measured_refusal="")
+    try:
+        session = Session(model, device_budget=row["device_bytes"], policy=row["policy"], **places)
+    except Error as refusal:
+        row["measured_refusal"] = str(refusal)
+        return
+    try:
+        with _untouched(model):
+            for parameter in model.parameters():
+                parameter.grad = None
+            seconds = [_run(session, model, step) for _ in range(_STEPS_TO_MEASURE)][_STEPS_TO_RECORD:]
+        report = session.report()
+        plan = report["plan"] or {}
+        row["measured_refusal"] = plan.get("refusal", "")
+        row["measured_step_ns"] = int(1e9 * statistics.median(seconds))
+        row["measured_peak_bytes"] = plan.get("peak_bytes") or report["device_peak_bytes"]
+    except torch.OutOfMemoryError as refusal:
+        row["measured_refusal"] = str(refusal).splitlines()[0]
     finally:
         session.close()
 
@@ -194,20 +240,30 @@ def compare(
     host_budget: int | str | None = None,
     nvme: str | os.PathLike[str] | None = None,
     nvme_budget: int | str | None = None,
+    real: bool = False,
 ) -> Comparison:
     """Answers "which policy?": each one's step time under each device budget, simulated on all cores.
 
-    Runs a few steps, as `fit` does.
+    Runs a few steps, as `fit` does; with `real` some for each row, too.
 
     Args:
         model, step, machine, host_budget, nvme, nvme_budget: As for `fit`.
         policies: Names with their parameters ("te:layers=4"); without any, all that make plans, and "online".
         budgets: Device budgets; without any, a quarter, a half and three quarters of the way from the smallest that works
             to the peak.
+        real: Also trains under each policy and budget that can run, one after the other, and says what it took. No
+            optimizer runs. Not with `machine`, which may be another one.
     """
+    if real and machine is not None:
+        raise OptionError("real", "what is measured is measured here; leave machine out")
     if isinstance(policies, str) or isinstance(budgets, (str, int)):
         raise OptionError("policies" if isinstance(policies, str) else "budgets", "expected a list")
     places = {"host_budget": host_budget, "nvme": nvme, "nvme_budget": nvme_budget}
     with _files(model, step, machine, places) as (trace, described):
-        return Comparison(*_call(torch.ops.spillway.compare, trace, described, [_options.utf8(each) for each in policies],
-                                 [_options.utf8(str(each)) for each in budgets]))
+        table = Comparison(*_call(torch.ops.spillway.compare, trace, described, [_options.utf8(each) for each in policies],
+                                  [_options.utf8(str(each)) for each in budgets]))
+    rows = [row for row in table.rows if real and not row["refusal"]]
+    for number, row in enumerate(rows, 1):
+        print(f"spillway: {number} of {len(rows)}: {row['policy']} under {row['device_bytes'] / 2**20:.1f} MiB", file=sys.stderr)
+        _measure(model, step, row, places)
+    return table

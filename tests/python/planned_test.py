@@ -10,7 +10,6 @@ import torch
 from same_bits import Case, noise, seeded
 
 LAYERS, WIDTH, ROWS, STEPS = 6, 128, 1024, 5
-LARGEST_BYTES = 2 * WIDTH * ROWS * 4  # of a saved tensor
 PLANNED = [policy.name for policy in spillway.policies() if policy.plans]
 
 
@@ -60,9 +59,7 @@ class Planned(Case):
                 self.assertEqual((plan["policy"], plan["steps"]), (policy, STEPS - 3))
                 self.assertGreater(plan["foretold_step_ns"], 0)
                 self.assertGreater(plan["recorded_step_ns"], 0)
-                # Which layers these make again depends on measured times; what that leaves at the peak is foretold to two tensors.
-                spare = 2 * LARGEST_BYTES if policy in ("rotor", "pofo", "str", "swapadvisor") else 0
-                self.assertLessEqual(plan["peak_bytes"], 1.03 * plan["foretold_peak_bytes"] + spare)
+                self.assertLessEqual(plan["peak_bytes"], 1.03 * plan["foretold_peak_bytes"])
                 self.assertGreater(report["loaded_bytes"] + report["recomputed_bytes"], 0)
 
     def test_a_plan_makes_again_what_a_slow_link_does_not_hide(self) -> None:

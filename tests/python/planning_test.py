@@ -68,6 +68,19 @@ class Planning(Case):
         self.assertEqual([(row["policy"], row["device_bytes"]) for row in table.rows],
                          [(policy, budget) for policy in ("online", "te:layers=3", "rotor") for budget in (8 << 20, 4 << 20)])
 
+    def test_for_real_it_says_what_each_took_beside_what_was_foretold(self) -> None:
+        before = gradients(self.net) + bits(self.net.buffers())
+        table = spillway.compare(self.net, self.step, policies=["te", "rotor", "vdnn_conv"], budgets=["64MiB"], nvme=self.folder,
+                                 real=True)
+        self.assertEqual([row["policy"] for row in table.rows if "measured_step_ns" in row], ["te", "rotor"])
+        for row in table.rows[:2]:
+            self.assertEqual(row["measured_refusal"], "")
+            self.assertGreater(row["measured_step_ns"], 0)
+            self.assertLessEqual(row["measured_peak_bytes"], 1.03 * row["peak_bytes"])
+        self.assertIn("measured here", str(table))
+        self.assertEqual(json.loads(table.to_json())["rows"], table.rows)
+        self.assertEqual(gradients(self.net) + bits(self.net.buffers()), before)
+
     def test_without_a_place_to_move_to_only_what_makes_again_runs(self) -> None:
         table = spillway.compare(self.net, self.step)
         runs = {row["policy"] for row in table.rows if not row["refusal"]}
@@ -116,6 +129,7 @@ class Planning(Case):
             ("leave nvme and the budgets out", lambda: spillway.fit(self.net, self.step, machine=machine, nvme=self.folder)),
             ("expected a list", lambda: spillway.compare(self.net, self.step, policies="te", machine=machine)),
             ("budgets: ", lambda: spillway.compare(self.net, self.step, budgets=["much"], machine=machine)),
+            ("leave machine out", lambda: spillway.compare(self.net, self.step, machine=machine, real=True)),
             ("nowhere.json", lambda: spillway.fit(self.net, self.step, machine="nowhere.json")),
             ("nvme", lambda: spillway.probe(nvme="/no/such/folder")),
         ]
