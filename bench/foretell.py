@@ -13,6 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
+GIB = 1 << 30
+SHEETS = pathlib.Path(__file__).resolve().parent.parent / "src" / "machine" / "data_sheets"
 POLICY = re.compile(r"^  ([a-z0-9_]+): ", re.MULTILINE)
 AT_RUN_TIME = ("online", "delta")  # these make no plan; `compare` foretells them, too
 
@@ -93,10 +95,10 @@ class Program:
         """A policy under budgets from the peak down to the smallest that works."""
         return self._table("fit", step, ["--policy", policy, *more])
 
-    def plan(self, step: Step, policy: str, more: Sequence[str] = ()) -> str:
-        """Why there is no plan under the machine's budgets; empty where there is one."""
-        done = self._run("plan", str(self.trace(step)), step.machine, "--policy", policy, *more)
-        return "" if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
+    def plan(self, step: Step, policy: str, device_bytes: int) -> str:
+        """The plan as text; empty where there is none."""
+        done = self._run("plan", str(self.trace(step)), step.machine, "--policy", policy, "--device-budget", str(device_bytes))
+        return done.stdout if done.returncode == 0 else ""
 
     def _table(self, command: str, step: Step, words: Sequence[str]) -> Comparison:
         path = self.folder / "table.json"
@@ -107,6 +109,13 @@ class Program:
                     0.0 if row["refusal"] else row["step_ns"] / compute, row["peak_bytes"], row["stored_bytes"],
                     row["recomputed_bytes"]) for row in read["rows"]]
         return Comparison(compute, read["peak_bytes"], read["floor_bytes"], rows)
+
+
+def memory_of(machine: str) -> int:
+    """Bytes of the device, as the data sheet says."""
+    sheet = json.loads((SHEETS / f"{machine}.json").read_text(encoding="utf-8"))
+    [size] = [tier["capacity_bytes"] for tier in sheet["tiers"] if tier["pool"] == "device"]
+    return int(size)
 
 
 def stop(why: str) -> NoReturn:
