@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 import spillway
 
-WIDTH, ROWS, BATCHES, SECONDS = 128, 1024, 4, 100
+WIDTH, ROWS, BATCHES, SECONDS = 128, 1024, 4, 900
 
 
 class Block(torch.nn.Module):

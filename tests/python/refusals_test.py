@@ -103,7 +103,7 @@ class Refusals(Train):
         train = (pathlib.Path(__file__).parents[2] / "docs" / "train.md").read_text()
         systems = (pathlib.Path(__file__).parents[2] / "docs" / "systems.md").read_text()
         for policy in listed:
-            if policy.plans:
+            if policy.plans or policy.name == "delta":  # more than a line has room for
                 self.assertIn(f"`{policy.name}`", systems)
                 continue
             self.assertIn(f'"{policy.name}" ({policy.what})', " ".join(spillway.Session.__doc__.split()))
