@@ -90,7 +90,8 @@ class Comparison:
 def _untouched(model: torch.nn.Module) -> Iterator[None]:
     """Afterwards gradients, buffers and torch's random numbers are what they were."""
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    buffers = [(module, name, buffer, buffer.detach().clone()) for module in model.modules()
+               for name, buffer in module.named_buffers(recurse=False)]
     device = _device_of(model)
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         try:
@@ -99,8 +100,9 @@ def _untouched(model: torch.nn.Module) -> Iterator[None]:
             for parameter, gradient in gradients:
                 parameter.grad = gradient
             with torch.no_grad():
-                for buffer, before in buffers:
+                for module, name, buffer, before in buffers:
                     buffer.copy_(before)
+                    setattr(module, name, buffer)  # the step may have assigned another
 
 
 def _run(session: Session, model: torch.nn.Module, step: Step) -> float:
@@ -108,8 +110,12 @@ def _run(session: Session, model: torch.nn.Module, step: Step) -> float:
     begin = time.perf_counter()
     with session:
         loss = step()
-    if isinstance(loss, torch.Tensor) and loss.requires_grad:
+    if isinstance(loss, torch.Tensor) and loss.grad_fn is not None:
         loss.backward()
+    elif loss is not None or all(parameter.grad is None for parameter in model.parameters()):
+        what = "a tensor that needs no gradient" if isinstance(loss, torch.Tensor) else f"{type(loss).__name__}"
+        raise OptionError("step", "expected it to return the loss, or to run its backward and return None; it returned "
+                                  f"{what}" + ("" if loss is not None else " and no parameter has a gradient"))
     del loss
     if _device_of(model).type == "cuda":
         torch.cuda.synchronize(_device_of(model))
@@ -220,11 +226,14 @@ def fit(
 
     Args:
         model: The model; `step` trains it.
-        step: Runs a forward and returns its loss, whose backward is run here; or runs both and returns None.
+        step: Runs a forward and returns its loss, whose backward is run here; or runs both and returns None. Not in a
+            session of its own.
         policy: As for `spillway.session`.
         machine: What `probe` returns, or a file of it; without one it is measured.
         host_budget, nvme, nvme_budget: As for `spillway.session`.
     """
+    if not isinstance(policy, str):
+        raise OptionError("policy", f"expected a name, got {policy!r}")
     places = {"host_budget": host_budget, "nvme": nvme, "nvme_budget": nvme_budget}
     with _files(model, step, machine, places) as (trace, described):
         return Comparison(*_call(torch.ops.spillway.fit, trace, described, _options.utf8(policy)))
@@ -258,6 +267,9 @@ def compare(
         raise OptionError("real", "what is measured is measured here; leave machine out")
     if isinstance(policies, str) or isinstance(budgets, (str, int)):
         raise OptionError("policies" if isinstance(policies, str) else "budgets", "expected a list")
+    budgets = list(budgets)
+    if any(each in (0, "0") for each in budgets):
+        raise OptionError("budgets", "a device budget of 0 holds nothing")
     places = {"host_budget": host_budget, "nvme": nvme, "nvme_budget": nvme_budget}
     with _files(model, step, machine, places) as (trace, described):
         table = Comparison(*_call(torch.ops.spillway.compare, trace, described, [_options.utf8(each) for each in policies],

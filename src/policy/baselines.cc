@@ -3,7 +3,6 @@
 
 #include "policy/baselines.h"
 
-#include "base/units.h"
 #include "policy/transfer_times.h"
 
 #include <algorithm>
@@ -50,14 +49,6 @@ Result<Plan> plan_largest_first(PlanRequest const& request) {
     });
     if (budget == 0) {
         return plan_of(request, step, {});
-    }
-    std::int64_t const least = peak_without(step, all);
-    if (least > budget) {
-        return Error{
-            Errc::out_of_memory,
-            "with all that can move away the step takes " + format_size(least) + " of " +
-                format_size(budget),
-            ""};
     }
     return plan_of(request, step, fewest_that_fit(step, {}, std::move(all), budget));
 }

@@ -13,8 +13,6 @@ namespace spillway {
 
 /// The largest first, until the step fits; without a look at links or times. So torch's partitioner
 /// chooses what to offload (torch/_functorch/partitioners.py).
-///
-/// Fails   Errc::out_of_memory: not even with all of them
 [[nodiscard]] Result<Plan> plan_largest_first(PlanRequest const& request);
 
 }  // namespace spillway

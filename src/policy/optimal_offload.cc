@@ -3,7 +3,6 @@
 
 #include "policy/optimal_offload.h"
 
-#include "base/units.h"
 #include "policy/link_time.h"
 #include "policy/transfer_times.h"
 #include "simulator/simulator.h"
@@ -105,13 +104,6 @@ Result<Plan> plan_optimal_offload(PlanRequest const& request) {
         if (step.values[i].can_move()) {
             oldest.push_back(ValueId{static_cast<std::int64_t>(i)});
         }
-    }
-    if (std::int64_t const least = peak_without(step, oldest); budget > 0 && least > budget) {
-        return Error{
-            Errc::out_of_memory,
-            "with all that can move away the step takes " + format_size(least) + " of " +
-                format_size(budget),
-            ""};
     }
     std::vector<ValueId> longest = oldest;
     auto const way_ns = [&](ValueId id) {

@@ -19,8 +19,6 @@ namespace spillway {
 /// is a closed form (optimal_offload_bound), which becomes the plan's bound. Whole tensors: the
 /// fewest of the oldest that fit, and the fewest of those with the longest way between save and
 /// need a byte; the faster of the two by simulation. With budgets for two pools there is no bound.
-///
-/// Fails   Errc::out_of_memory: not even with all of them away
 [[nodiscard]] Result<Plan> plan_optimal_offload(PlanRequest const& request);
 
 /// The least time of a step under `device_bytes` with these rates, whatever moves; none: the step

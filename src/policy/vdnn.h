@@ -17,11 +17,11 @@ namespace spillway {
 /// the fastest convolution algorithms, and takes the first that fits in a dry run of the allocator.
 /// Ours: a layer's input is a value that the trace shows as saved; its store starts where only the
 /// saved graph holds it, one layer later than theirs, and it is freed where the layer after that
-/// saves; fits is the simulator's peak without a limit. Torch hides cuDNN's algorithms and
-/// workspaces, so the variants (m) and (p) and the greedy ones do not exist here.
+/// saves; none and conv fit where the simulator's peak without a limit does; all is what is left,
+/// and stores that lag are waited for, as theirs are at the end of each layer. Torch hides cuDNN's
+/// algorithms and workspaces, so the variants (m) and (p) and the greedy ones do not exist here.
 ///
-/// Fails   Errc::unsupported: `conv` of a step without convolutions; Errc::out_of_memory: `dyn`,
-///         not even all of them fit
+/// Fails   Errc::unsupported: `conv` of a step without convolutions
 [[nodiscard]] Result<Plan> plan_vdnn_all(PlanRequest const& request);
 [[nodiscard]] Result<Plan> plan_vdnn_conv(PlanRequest const& request);
 [[nodiscard]] Result<Plan> plan_vdnn_dyn(PlanRequest const& request);

@@ -78,7 +78,18 @@ TEST(Vdnn, dyn_takes_the_first_of_none_conv_and_all_that_fits) {
     EXPECT_EQ(moved(*plan_of("vdnn_dyn", 10 * kChainSetBytes)), 0);
     EXPECT_EQ(moved(*plan_of("vdnn_dyn", 8 * kChainSetBytes)), 3);
     EXPECT_EQ(moved(*plan_of("vdnn_dyn", 4 * kChainSetBytes)), 8);
-    EXPECT_EQ(plan_of("vdnn_dyn", 2 * kChainSetBytes).error().code, Errc::out_of_memory);
+    EXPECT_EQ(plan_of("vdnn_dyn", kChainSetBytes).error().code, Errc::out_of_memory);
+}
+
+TEST(Vdnn, dyn_waits_for_stores_that_lag_where_all_that_moves_is_needed) {
+    std::int64_t const budget = 4 * kChainSetBytes;
+    Result<Plan> const freely = plan_of("vdnn_all", 0, 0.5e9);  // 2 ms a set, a forward takes 1
+    ASSERT_TRUE(freely.ok()) << freely.error().message();
+    EXPECT_GT(freely->predicted_peak_bytes, budget);
+    Result<Plan> const plan = plan_of("vdnn_dyn", budget, 0.5e9);
+    ASSERT_TRUE(plan.ok()) << plan.error().message();
+    EXPECT_LE(plan->predicted_peak_bytes, budget);
+    EXPECT_EQ(plan->fates, plan_of("vdnn_all", budget, 0.5e9)->fates);
 }
 
 }  // namespace

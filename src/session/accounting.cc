@@ -158,6 +158,7 @@ void Accounting::plan_begins(std::string policy, std::int64_t step_ns, std::int6
     see_peak();
     state_.is_planned = true;
     state_.report.plan.policy = std::move(policy);
+    state_.report.plan.refusal.clear();
     state_.report.plan.foretold_step_ns = step_ns;
     state_.report.plan.foretold_peak_bytes = peak_bytes;
 }

@@ -13,6 +13,14 @@
 
 namespace spillway {
 
+namespace {
+
+/// A step of which no plan can be made may have been none like the others: an evaluation, or one
+/// that an exception ended. Until this one another is recorded.
+constexpr std::int64_t kLastStepToPlan = 12;
+
+}  // namespace
+
 Loop::Pause::Pause(Loop& loop) : loop_(loop) {
     if (loop_.is_tracing()) {
         std::int64_t const waited_ns = loop_.stalled_ns();
@@ -105,6 +113,10 @@ void Loop::end_trace(std::vector<Command>& commands) {
         );
     }
     trace_.reset();
+    if (is_to_plan_) {
+        trace_.emplace(*device_);  // warm: it begins with the next step
+        is_tracing_ = true;
+    }
 }
 
 /// Between two steps. Where there is none, `online` goes on.
@@ -112,6 +124,10 @@ void Loop::make_plan_of(Trace const& trace, std::vector<Command>& commands) {
     Result<Plan> plan = options_.planner(trace);
     if (!plan.ok()) {
         accounting_.has_no_plan(options_.policy, plan.error().message());
+        is_to_plan_ = plan.error().code == Errc::unsupported && step_ < kLastStepToPlan;
+        if (is_to_plan_) {
+            return;
+        }
         log_once(
             "policy " + options_.policy +
             ": no plan, so `online` goes on: " + plan.error().message()

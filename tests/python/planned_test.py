@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every policy that makes a plan, in a real training: the bits of plain training, and what was foretold."""
 
+import contextlib
 import unittest
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from same_bits import Case, noise, seeded
 
 LAYERS, WIDTH, ROWS, STEPS = 6, 128, 1024, 5
+A_TENSOR_BYTES = 2 * WIDTH * ROWS * 4  # the largest that is saved
 PLANNED = [policy.name for policy in spillway.policies() if policy.plans]
 
 
@@ -59,7 +61,9 @@ class Planned(Case):
                 self.assertEqual((plan["policy"], plan["steps"]), (policy, STEPS - 3))
                 self.assertGreater(plan["foretold_step_ns"], 0)
                 self.assertGreater(plan["recorded_step_ns"], 0)
-                self.assertLessEqual(plan["peak_bytes"], 1.03 * plan["foretold_peak_bytes"])
+                # A value with a time to leave does so one operator later than simulated.
+                later = A_TENSOR_BYTES if report["loaded_bytes"] else 0
+                self.assertLessEqual(plan["peak_bytes"], 1.03 * plan["foretold_peak_bytes"] + later)
                 self.assertGreater(report["loaded_bytes"] + report["recomputed_bytes"], 0)
 
     def test_a_plan_makes_again_what_a_slow_link_does_not_hide(self) -> None:
@@ -98,6 +102,32 @@ class Planned(Case):
         _, report = self.under("te", make=lambda: torch.nn.Linear(WIDTH, WIDTH))
         self.assertIn("three repeated layers", report["plan"]["refusal"])
         self.assertRegex(str(report), r"(?m)^plan +none +te +.*three repeated layers")
+
+    def test_after_an_evaluation_or_an_exception_a_later_step_is_planned(self) -> None:
+        def fails(net: torch.nn.Module) -> None:
+            net(noise(ROWS, WIDTH))
+            raise KeyError("in forward")
+
+        def evaluates(net: torch.nn.Module) -> None:
+            with torch.no_grad():
+                net(noise(ROWS, WIDTH))
+
+        for policy in ("te:layers=2", "recompute_all"):
+            for other in (evaluates, fails):
+                with self.subTest(policy=policy, other=other.__name__):
+                    net = seeded(model)
+                    session = self.open(net, "1GiB", policy=policy)
+                    for step in range(7):
+                        with contextlib.suppress(KeyError), session:
+                            if step == 1:
+                                other(net)
+                            loss = loss_of(net, step)
+                        if step != 1 or other is evaluates:
+                            loss.backward()
+                    report = session.report()
+                    self.assertEqual((report["plan"]["refusal"], report["plan"]["policy"]), ("", policy))
+                    self.assertGreater(report["plan"]["steps"], 0)
+                    session.close()
 
     def test_the_table_says_what_was_foretold_and_what_came_of_it(self) -> None:
         _, report = self.under("te:layers=2")

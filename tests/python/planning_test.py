@@ -126,6 +126,10 @@ class Planning(Case):
         cases: list[tuple[str, Any]] = [
             ("no policy 'best'", lambda: spillway.fit(self.net, self.step, policy="best", machine=machine)),
             ("step: expected a function", lambda: spillway.fit(self.net, 3, machine=machine)),  # type: ignore[arg-type]
+            ("it returned float", lambda: spillway.fit(self.net, lambda: self.step().item(), machine=machine)),  # type: ignore[arg-type, return-value]
+            ("no parameter has a gradient", lambda: spillway.fit(self.net, lambda: None, machine=machine)),
+            ("holds nothing", lambda: spillway.compare(self.net, self.step, budgets=[0], machine=machine)),
+            ("expected a name", lambda: spillway.fit(self.net, self.step, policy=3, machine=machine)),  # type: ignore[arg-type]
             ("leave nvme and the budgets out", lambda: spillway.fit(self.net, self.step, machine=machine, nvme=self.folder)),
             ("expected a list", lambda: spillway.compare(self.net, self.step, policies="te", machine=machine)),
             ("budgets: ", lambda: spillway.compare(self.net, self.step, budgets=["much"], machine=machine)),

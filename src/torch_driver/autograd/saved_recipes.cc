@@ -34,6 +34,10 @@ constexpr std::int64_t kCopiedShare = 4;
 /// What an operator of the step made is copied only below this share: else its operator runs again.
 constexpr std::int64_t kCopiedShareOfMade = 64;
 
+/// What helps where making again does not.
+constexpr char const* kWithoutRecipes =
+    "Under `policy=\"online\"` with `recompute=\"off\"` nothing is made again";
+
 bool& is_letting_go_here() {
     static thread_local bool is_letting_go = false;
     return is_letting_go;
@@ -509,7 +513,7 @@ Result<std::int64_t> SavedTensors::recompute(ValueId value) {
         return Error{
             Errc::broken_promise,
             describe(value) + " cannot be made again by " + recipe->recipe.operators() +
-                ": what it is made of has been freed. With `recompute` off nothing is made again",
+                ": what it is made of has been freed. " + kWithoutRecipes,
             ""};
     }
     Result<c10::Storage> made = Error{Errc::unsupported, "", ""};
@@ -529,8 +533,9 @@ Result<std::int64_t> SavedTensors::recompute(ValueId value) {
         return Error{
             Errc::broken_promise,
             describe(value) + " is not what it was after " + recipe->recipe.operators() +
-                " ran again: something that is no PyTorch operator wrote it, or what it is made "
-                "of. With `recompute` off nothing is made again",
+                " ran again: it, or a parameter or buffer that it is made of, was written before "
+                "backward needed it. " +
+                kWithoutRecipes,
             ""};
     }
     Ending ending;
