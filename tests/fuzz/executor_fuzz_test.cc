@@ -192,7 +192,7 @@ struct Seen {
               in_chains,
               short_in_a_run,
               made_for_a_write}) {
-            EXPECT_GT(count * 100, runs) << "less than one run in a hundred";
+            EXPECT_GT(count * 200, runs) << "less than one run in two hundred";
         }
         std::cout << runs << " runs: " << refused << " refused, " << moved << " moved, " << returned
                   << " returned, " << read_ahead << " read ahead, " << cancelled << " cancelled, "

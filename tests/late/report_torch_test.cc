@@ -112,7 +112,9 @@ TEST(Report, a_timeline_has_every_copy_at_its_rate) {
         stalls_us += event["name"] == "stall copy_in" ? event["dur"].get<double>() : 0;
     }
     EXPECT_EQ(out_bytes, report.copy_out_bytes);
-    EXPECT_NEAR(stalls_us, static_cast<double>(stalled(report, StallCause::copy_in)) / 1e3, 1);
+    double const reported_us = static_cast<double>(stalled(report, StallCause::copy_in)) / 1e3;
+    EXPECT_LE(stalls_us, reported_us + 1);
+    EXPECT_GE(stalls_us, reported_us / 2) << "the shortest are left out";
 }
 
 TEST(Report, a_timeline_of_many_seconds_keeps_its_times) {
