@@ -28,7 +28,7 @@ class Readme(unittest.TestCase):
         self.assertLessEqual(len(README.splitlines()), 150)
 
     def test_flags_are_known_to_the_program(self) -> None:
-        sources = "\n".join((ROOT / name).read_text() for name in ("cli/train_flags.cc", "src/base/option_table.cc"))
+        sources = "\n".join(file.read_text() for file in (*(ROOT / "cli").glob("*.cc"), ROOT / "src/base/option_table.cc"))
         known = set(re.findall(r'"(--[a-z0-9-]+)"', sources))
         known |= {"--help", "--install", "--prefix", "--build"}  # the last three are cmake's
         for bench in (ROOT / "bench").glob("*.py"):
@@ -51,7 +51,7 @@ class Readme(unittest.TestCase):
         shown = set(re.findall(r"^\| `make bench-([a-z]+)`", page, re.MULTILINE))
         self.assertLessEqual(set(re.findall(r"`make bench-([a-z]+)`", README)), shown)
         self.assertEqual(shown, {"step", "nvme", "codec", "hook", "ledger", "leak", "late", "peers", "qpo", "lossy",
-                                 "gradients"})
+                                 "gradients", "compare", "figures"})
         for name in shown:
             self.assertTrue((ROOT / f"bench/{name}.py").is_file(), name)
 
