@@ -3,6 +3,7 @@
 """What a step would cost under budgets and policies, from one recorded step and this machine's rates: no trial and error."""
 
 import contextlib
+import inspect
 import json
 import os
 import pathlib
@@ -86,15 +87,21 @@ class Comparison:
         figure.savefig(path)
 
 
+def _forget_gradients(model: torch.nn.Module) -> None:
+    for parameter in model.parameters():
+        parameter.grad = None
+
+
 @contextlib.contextmanager
 def _untouched(model: torch.nn.Module) -> Iterator[None]:
-    """Afterwards gradients, buffers and torch's random numbers are what they were."""
+    """No parameter has a gradient; afterwards gradients, buffers and torch's random numbers are what they were."""
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
     buffers = [(module, name, buffer, buffer.detach().clone()) for module in model.modules()
                for name, buffer in module.named_buffers(recurse=False)]
     device = _device_of(model)
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         try:
+            _forget_gradients(model)
             yield
         finally:
             for parameter, gradient in gradients:
@@ -120,8 +127,7 @@ def _run(session: Session, model: torch.nn.Module, step: Step) -> float:
     if _device_of(model).type == "cuda":
         torch.cuda.synchronize(_device_of(model))
     seconds = time.perf_counter() - begin
-    for parameter in model.parameters():
-        parameter.grad = None
+    _forget_gradients(model)
     return seconds
 
 
@@ -132,8 +138,6 @@ def _record(model: torch.nn.Module, step: Step, file: str) -> None:
     session = Session(model, device_budget=_AS_MUCH_AS_IT_TAKES, policy="rotor")
     try:
         with _untouched(model):
-            for parameter in model.parameters():
-                parameter.grad = None
             session.trace(file)
             for _ in range(_STEPS_TO_RECORD):
                 _run(session, model, step)
@@ -151,8 +155,6 @@ def _measure(model: torch.nn.Module, step: Step, row: dict[str, Any], places: Ma
         return
     try:
         with _untouched(model):
-            for parameter in model.parameters():
-                parameter.grad = None
             seconds = [_run(session, model, step) for _ in range(_STEPS_TO_MEASURE)][_STEPS_TO_RECORD:]
         report = session.report()
         plan = report["plan"] or {}
@@ -184,13 +186,11 @@ def probe(
     Returns:
         The machine, as docs/formats/machine.md describes it. `json.dump` makes a file of it for `spillway compare`.
     """
-    given = dict.fromkeys((option.name for option in _options.options()))
-    toggles = {option.name: False for option in _options.options() if option.type == "toggle"}
-    names = {"policy": "online", "recompute": "off", "nonfinite": "keep"}
+    defaults = {name: parameter.default for name, parameter in inspect.signature(Session).parameters.items()}
     asked = {"device_budget": _AS_MUCH_AS_IT_TAKES, "host_budget": host_budget, "nvme": nvme, "nvme_budget": nvme_budget,
              "nvme_allow_tmpfs": nvme_allow_tmpfs, "nvme_rate": nvme_rate}
     device = torch.device("cpu") if model is None else _device_of(model)
-    options = _options.read({**given, **toggles, **names, **asked})
+    options = _options.read({**defaults, **asked})
     return json.loads(_call(torch.ops.spillway.probe, _options.to_json(options, device, _rank()), _device_bytes(device)))
 
 

@@ -16,8 +16,8 @@ namespace spillway {
 /// swap costs -FT, a recompute its time, sources that are made again included, and each choice
 /// re-scores the others. A swap's return begins at the access before need - swap; a recompute's at
 /// the need alone. What is swapped leaves when an allocation fails. Ours: a recompute is a recipe
-/// of the trace, of operators as they ran (the executor makes chains of at most eight); a use is a
-/// save. Not taken over: the feedback that moves a late return's trigger by 5 % of its swap.
+/// of the trace, of operators as they ran; a use is a save. Not taken over: the feedback that moves
+/// a late return's trigger by 5 % of its swap.
 [[nodiscard]] Result<Plan> plan_capuchin(PlanRequest const& request);
 
 }  // namespace spillway

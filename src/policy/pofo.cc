@@ -18,8 +18,6 @@ namespace spillway {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-/// The runtime makes no more than half of the budget again at once.
-constexpr std::int64_t kShareOfSegments = 2;
 
 /// Theirs has 50 slots; a longer chain has fewer here, so that a plan takes less than a second.
 std::int64_t slots_for(std::size_t stages) {
@@ -123,11 +121,9 @@ class PofoTable {
             if (bytes > problem_.segment_bytes) {
                 return;
             }
-            inside_bytes +=
-                stage.other_bytes + (is_first || stage.input_has_recipe ? 0 : stage.input_bytes);
-            auto const remake_ns = static_cast<double>(
-                stage.tape_ns + (is_first || !stage.input_has_recipe ? 0 : stage.input_ns)
-            );
+            inside_bytes += is_first ? stage.other_bytes : bytes_kept_inside(stage);
+            auto const remake_ns =
+                static_cast<double>(is_first ? stage.tape_ns : remake_inside_ns(stage));
             part.end = j + 1;
             part.whole = slots_of(bytes);
             part.forward_most = std::max(
@@ -224,20 +220,14 @@ namespace {
 Result<Plan> plan_at_rate(
     PlanRequest const& request, StepView const& step, std::vector<Stage> const& stages, double rate
 ) {
-    std::int64_t all_bytes = 0;
-    for (Stage const& stage : stages) {
-        all_bytes += whole_bytes(stage);
-    }
-    std::int64_t const budget = request.budgets.device_bytes;
     PofoProblem problem{
         .stages = stages,
-        .segment_bytes =
-            budget == 0 ? std::numeric_limits<std::int64_t>::max() : budget / kShareOfSegments,
+        .segment_bytes = most_segment_bytes(request),
         .rate = rate,
         .slots = slots_for(stages.size())};
     std::vector<StageFate> least(stages.size(), rate > 0 ? StageFate::move : StageFate::checkpoint);
     return first_plan_that_fits(request, step, stages, [&](std::int64_t room_bytes) {
-        problem.room_bytes = std::min(room_bytes, 2 * all_bytes);
+        problem.room_bytes = std::min(room_bytes, 2 * whole_bytes(stages));
         if (std::optional<PofoAnswer> answer = pofo_fates(problem)) {
             least = std::move(answer->fates);
         }

@@ -12,19 +12,8 @@ namespace spillway {
 namespace {
 
 constexpr std::int64_t kNoWay = std::numeric_limits<std::int64_t>::max();
-/// The runtime makes no more than half of the budget again at once.
-constexpr std::int64_t kSegmentShare = 2;
 constexpr std::int64_t kSlots = 500;  ///< theirs
 constexpr std::int64_t kMostSlots = 2000;
-
-/// What stays of a stage that is made again as part of a segment, and is not its first.
-std::int64_t kept_inside(Stage const& stage) {
-    return stage.other_bytes + (stage.input_has_recipe ? 0 : stage.input_bytes);
-}
-
-std::int64_t remake_inside_ns(Stage const& stage) {
-    return stage.tape_ns + (stage.input_has_recipe ? stage.input_ns : 0);
-}
 
 /// The least time from each stage on, by the slots that stages before it hold.
 class RotorTable {
@@ -104,7 +93,7 @@ class RotorTable {
         std::int64_t ns = 0;
         for (std::size_t j = i; j < stages_.size(); ++j) {
             bytes += whole_bytes(stages_[j]);
-            kept_bytes += j == i ? stages_[j].other_bytes : kept_inside(stages_[j]);
+            kept_bytes += j == i ? stages_[j].other_bytes : bytes_kept_inside(stages_[j]);
             ns += j == i ? stages_[j].tape_ns : remake_inside_ns(stages_[j]);
             if (!fits(held, bytes) || bytes > segment_bytes_) {
                 break;
@@ -146,7 +135,7 @@ ChainCosts chain_costs(std::vector<Stage> const& stages, std::vector<StageFate> 
         std::int64_t ns = stages[i].tape_ns;
         for (std::size_t j = i; j < end; ++j) {
             bytes += whole_bytes(stages[j]);
-            kept_bytes += j == i ? 0 : kept_inside(stages[j]);
+            kept_bytes += j == i ? 0 : bytes_kept_inside(stages[j]);
             ns += j == i ? 0 : remake_inside_ns(stages[j]);
         }
         bool const is_kept = fates[i] == StageFate::keep;
@@ -164,13 +153,7 @@ Result<Plan> plan_rotor(PlanRequest const& request) {
     if (!stages.ok()) {
         return stages.error();
     }
-    std::int64_t const budget = request.budgets.device_bytes;
-    std::int64_t const segment_bytes =
-        budget == 0 ? std::numeric_limits<std::int64_t>::max() : budget / kSegmentShare;
-    std::int64_t all_bytes = 0;
-    for (Stage const& stage : *stages) {
-        all_bytes += whole_bytes(stage);
-    }
+    std::int64_t const all_bytes = whole_bytes(*stages);
     // Each stage rounds up, by a slot at most: an eighth in all, where there is room for all.
     auto const count = static_cast<std::int64_t>(stages->size());
     std::int64_t const most_bytes = all_bytes + all_bytes / 8 + count;
@@ -178,7 +161,7 @@ Result<Plan> plan_rotor(PlanRequest const& request) {
     std::vector<StageFate> least(stages->size(), StageFate::checkpoint);
     return first_plan_that_fits(request, step, *stages, [&](std::int64_t room_bytes) {
         std::int64_t const room = std::min(room_bytes, most_bytes);
-        if (auto fates = rotor_fates(*stages, room, segment_bytes, slots)) {
+        if (auto fates = rotor_fates(*stages, room, most_segment_bytes(request), slots)) {
             least = std::move(*fates);
         }
         return least;  // of less room than it needs, as before

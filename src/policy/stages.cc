@@ -187,6 +187,22 @@ std::int64_t bytes_beside_stages(StepView const& step, std::vector<Stage> const&
     return most_bytes;
 }
 
+std::int64_t whole_bytes(std::vector<Stage> const& stages) {
+    std::int64_t bytes = 0;
+    for (Stage const& stage : stages) {
+        bytes += whole_bytes(stage);
+    }
+    return bytes;
+}
+
+std::int64_t most_segment_bytes(PlanRequest const& request) {
+    std::int64_t const budget = request.budgets.device_bytes;
+    return budget == 0 ? std::numeric_limits<std::int64_t>::max() : budget / 2;
+}
+
+namespace {
+
+/// Bytes that stages may hold at once under the device budget. Without one as many as there are.
 std::int64_t room_for_stages(
     PlanRequest const& request, StepView const& step, std::vector<Stage> const& stages
 ) {
@@ -197,6 +213,8 @@ std::int64_t room_for_stages(
         0, request.budgets.device_bytes - bytes_beside_stages(step, stages)
     );
 }
+
+}  // namespace
 
 Result<Plan> first_plan_that_fits(
     PlanRequest const& request,

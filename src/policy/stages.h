@@ -59,6 +59,15 @@ enum class StageFate : std::uint8_t {
 [[nodiscard]] inline std::int64_t whole_bytes(Stage const& stage) {
     return stage.input_bytes + stage.tape_bytes + stage.other_bytes;
 }
+[[nodiscard]] std::int64_t whole_bytes(std::vector<Stage> const& stages);
+
+/// What stays of an `inner` stage, and what making it again takes.
+[[nodiscard]] inline std::int64_t bytes_kept_inside(Stage const& stage) {
+    return stage.other_bytes + (stage.input_has_recipe ? 0 : stage.input_bytes);
+}
+[[nodiscard]] inline std::int64_t remake_inside_ns(Stage const& stage) {
+    return stage.tape_ns + (stage.input_has_recipe ? stage.input_ns : 0);
+}
 
 /// By stage. Every value has a fate; what is moved is placed in time (place_transfers).
 [[nodiscard]] Plan plan_of_stages(
@@ -74,11 +83,9 @@ enum class StageFate : std::uint8_t {
     StepView const& step, std::vector<Stage> const& stages
 );
 
-/// Bytes that stages may hold at once, under the request's device budget. Without one as many as
-/// there are.
-[[nodiscard]] std::int64_t room_for_stages(
-    PlanRequest const& request, StepView const& step, std::vector<Stage> const& stages
-);
+/// Of stages that are made again at once: the runtime brings back no more than half of the budget
+/// (executor/recompute.cc).
+[[nodiscard]] std::int64_t most_segment_bytes(PlanRequest const& request);
 
 /// A model of a chain is not the step: of the plans that `fates_for` makes for less and less room
 /// the first that fits, as the simulator says. Where none does, the last.

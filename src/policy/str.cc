@@ -19,9 +19,6 @@ namespace spillway {
 
 namespace {
 
-/// The executor makes no longer chains.
-constexpr std::int64_t kMostCalls = 8;
-
 /// Prefixes that are tried of the values that can be made again: a choice, so that a thousand
 /// values take no second.
 constexpr std::size_t kPrefixes = 64;
@@ -78,19 +75,12 @@ class StrProgram {
     /// The fewest of those that cost least a byte with which the step fits without a swap. None: it
     /// does not.
     [[nodiscard]] std::optional<Remade> remade_alone() const {
-        Remade const all = prefix(by_cost_.size());
-        std::vector<ValueId> order;
-        for (ValueId const id : by_cost_) {
-            if (all[id.index()]) {
-                order.push_back(id);
-            }
-        }
         std::int64_t const budget = request_.budgets.device_bytes;
-        if (peak_without(step_, order) > budget) {
+        if (peak_without(step_, by_cost_) > budget) {
             return std::nullopt;
         }
         Remade fewest(step_.values.size());
-        for (ValueId const id : fewest_that_fit(step_, {}, order, budget)) {
+        for (ValueId const id : fewest_that_fit(step_, {}, by_cost_, budget)) {
             fewest[id.index()] = true;
         }
         return fewest;
@@ -139,7 +129,7 @@ class StrProgram {
     [[nodiscard]] std::optional<std::size_t> leave_of(std::size_t value) const {
         auto const& recipe = request_.trace.values[value].recipe;
         std::optional<std::size_t> leaves = step_.values[value].unshared;
-        if (!recipe || recipe->calls > kMostCalls) {
+        if (!recipe) {
             return std::nullopt;
         }
         for (ValueId const source : recipe->sources) {
@@ -169,26 +159,11 @@ class StrProgram {
         return all;
     }
 
-    /// The first of `by_cost_`, but for those whose chains would get too long.
+    /// The first of `by_cost_`.
     [[nodiscard]] Remade prefix(std::size_t count) const {
         Remade remade(step_.values.size());
         for (std::size_t i = 0; i < count; ++i) {
             remade[by_cost_[i].index()] = true;
-        }
-        std::vector<std::int64_t> calls(remade.size());
-        for (std::size_t i = 0; i < remade.size(); ++i) {
-            if (!remade[i]) {
-                continue;
-            }
-            RecipeShape const& recipe = *request_.trace.values[i].recipe;
-            for (ValueId const source : recipe.sources) {
-                calls[i] = std::max(calls[i], calls[source.index()]);
-            }
-            calls[i] += recipe.calls;
-            if (calls[i] > kMostCalls) {
-                remade[i] = false;
-                calls[i] = 0;
-            }
         }
         return remade;
     }

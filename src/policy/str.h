@@ -22,10 +22,9 @@ namespace spillway {
 /// for the link are a closed form (link_time.h); what is made again is chosen among the prefixes of
 /// the values in order of their time a byte, the one of the least time, less each value without
 /// which the step takes no longer. Sources are traced: one that is made again or was swapped is on
-/// the device from the first need of what is made of it, and chains end at eight operators, as the
-/// executor makes them. Of the rest, the fewest of those away longest are swapped. The fastest of
-/// this plan, of swaps alone and of recomputes alone, by simulation, is the plan.
-/// Not taken over: a solver's optimum; several recomputes of one value.
+/// the device from the first need of what is made of it. Of the rest, the fewest of those away
+/// longest are swapped. The fastest of this plan, of swaps alone and of recomputes alone, by
+/// simulation, is the plan. Not taken over: a solver's optimum; several recomputes of one value.
 ///
 /// Fails   Errc::out_of_memory: not even with all of them away
 [[nodiscard]] Result<Plan> plan_str(PlanRequest const& request);

@@ -87,7 +87,8 @@ TEST(Str, what_does_not_fit_says_what_it_takes) {
     EXPECT_EQ(plan.error().code, Errc::out_of_memory);
 }
 
-TEST(Str, chains_of_recipes_end_at_eight_operators) {
+// What is made again may hang on what is made again: chains have no bound but the room that they take.
+TEST(Str, recipes_in_a_long_row_fit) {
     Trace trace = chain(kLayers);
     for (std::int64_t i = 1; i < kLayers; ++i) {
         trace.values[static_cast<std::size_t>(i)].recipe =
@@ -95,12 +96,14 @@ TEST(Str, chains_of_recipes_end_at_eight_operators) {
     }
     Result<Plan> const plan = str_plan(trace, 1e7, kBudget);
     ASSERT_TRUE(plan.ok()) << plan.error().message();
+    EXPECT_LE(plan->predicted_peak_bytes, kBudget);
     std::int64_t in_a_row = 0;
+    std::int64_t longest = 0;
     for (auto const& [slot, fate] : plan->fates) {
         in_a_row = fate.kind == FateKind::recompute ? in_a_row + 1 : 0;
-        EXPECT_LE(in_a_row, 8) << slot.occurrence << " " << slot.output;
+        longest = std::max(longest, in_a_row);
     }
-    EXPECT_GT(count_of(*plan, FateKind::recompute), 0);
+    EXPECT_GT(longest, 8);
 }
 
 TEST(Str, a_thousand_values_are_planned_for) {

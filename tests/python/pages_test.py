@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Python blocks of the tutorial and of the how-to pages run, in their order, and show what the pages promise."""
+"""The Python blocks of README, the tutorial and of the how-to pages run, in their order, and show what the pages promise."""
 
 import contextlib
 import io
@@ -56,6 +56,12 @@ class Pages(Case):
         model = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(6)))
         return {"spillway": spillway, "torch": torch, "model": model, "batch": torch.randn(2048, 512),
                 "optimizer": torch.optim.AdamW(model.parameters())}
+
+    def test_readme(self):
+        text = self.output_of("../README.md", {})
+        self.assertRegex(text, r"device +allocated at most +[\d.]+ MiB +of 100.0 MiB")
+        self.assertRegex(text, r"the smallest budget is [\d.]+ MiB\n")
+        self.assertRegex(text, r"(?m)^rotor +[\d.]+, ")
 
     def test_tutorial(self):
         names = {}
