@@ -32,6 +32,10 @@ auto read_parsed(std::string const& path, Parse&& parse) -> decltype(parse(std::
 }  // namespace
 
 Result<std::string> read_text(std::string const& path) {
+    std::error_code none;
+    if (std::filesystem::is_directory(path, none)) {
+        return Error{Errc::io, "a folder, not a file", path};
+    }
     std::ifstream file(path);
     std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     if (!file.is_open() || file.bad()) {
