@@ -5,6 +5,7 @@
 
 #include "codecs_command.h"
 #include "planning_commands.h"
+#include "probe_command.h"
 #include "replay_command.h"
 #include "trace_command.h"
 #include "train_command.h"
@@ -23,6 +24,8 @@
 namespace {
 
 constexpr int kBadValue = 2;
+constexpr std::string_view kSubcommands =
+    "train, trace, plan, simulate, compare, fit, probe, replay and codecs";
 
 int refused(std::string const& line) {
     std::fprintf(stderr, "spillway: %s\n", line.substr(0, line.find('\n')).c_str());
@@ -37,8 +40,7 @@ int refused_word(std::string const& line) {
 // Why the first word is neither a subcommand nor a flag; CLI11 would call it an extra argument.
 std::string unknown_first_word(int count, char const* const* words) {
     if (count < 2) {
-        return "a subcommand is missing; there are train, trace, plan, simulate, compare, fit, "
-               "replay and codecs";
+        return "a subcommand is missing; there are " + std::string(kSubcommands);
     }
     std::string const first = words[1];
     for (std::string_view const known :
@@ -48,6 +50,7 @@ std::string unknown_first_word(int count, char const* const* words) {
           "simulate",
           "compare",
           "fit",
+          "probe",
           "replay",
           "codecs",
           "-h",
@@ -58,7 +61,7 @@ std::string unknown_first_word(int count, char const* const* words) {
         }
     }
     return "'" + first + "' is not a " + (first.starts_with('-') ? "flag" : "subcommand") +
-           "; there are train, trace, plan, simulate, compare, fit, replay and codecs";
+           "; there are " + std::string(kSubcommands);
 }
 
 }  // namespace
@@ -79,6 +82,8 @@ int main(int count, char** words) {
     CLI::App const& trace = spillway::cli::add_trace_command(app, traced);
     spillway::cli::PlanningFlags planning;
     spillway::cli::add_planning_commands(app, planning);
+    spillway::cli::ProbeFlags probed;
+    CLI::App const& probe = spillway::cli::add_probe_command(app, probed);
     CLI::App& replay =
         *app.add_subcommand("replay", "Replays a recorded run and compares the commands");
     std::string record;
@@ -118,6 +123,9 @@ int main(int count, char** words) {
     }
     if (int const code = spillway::cli::run_planning(app, planning); code >= 0) {
         return code;
+    }
+    if (probe.parsed()) {
+        return spillway::cli::run_probe(probed);
     }
     if (trace.parsed()) {
         return spillway::cli::run_trace(traced);

@@ -206,6 +206,7 @@ char const* type_name_of(OptionType type) {
             return "LIST";
         case OptionType::folder:
             return "PATH";
+        case OptionType::plan:
         case OptionType::file:
             return "FILE";
         case OptionType::toggle:

@@ -30,7 +30,7 @@ def _help(program: str, *subcommand: str) -> str:
 
 def page(program: str) -> str:
     parts = [_HEAD]
-    for subcommand in ((), ("train",), ("trace",), ("plan",), ("simulate",), ("compare",), ("fit",), ("replay",), ("codecs",)):
+    for subcommand in ((), ("train",), ("trace",), ("plan",), ("simulate",), ("compare",), ("fit",), ("probe",), ("replay",), ("codecs",)):
         title = " ".join(("spillway", *subcommand))
         parts.append(f"## {title}\n\n```text\n{_help(program, *subcommand)}\n```\n")
     return "\n".join(parts)

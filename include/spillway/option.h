@@ -32,6 +32,8 @@ enum class OptionCode : std::uint8_t {
     unknown_choice,  ///< `given` is not one of choices_of
     needs_other,     ///< it means nothing without the option `detail`
     not_writable,    ///< no file can be written at `given`; `detail`: why
+    not_readable,    ///< the file `given` is not what it has to be; `detail`: why
+    excludes_other,  ///< it stands in place of another; `detail`: "option=value"
     // When a session opens:
     loses_precision,    ///< `lossy` is off; `given`: codecs or policy; `detail`: "class=codec"
     not_deterministic,  ///< torch is set to deterministic algorithms

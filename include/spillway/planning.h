@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/result.h"
+#include "base/session_options.h"
 
 #include <cstdint>
 #include <string>
@@ -33,6 +34,13 @@ struct PlanText {
 
 /// The machines of data sheets: "a100_40" and so on, in alphabetical order.
 [[nodiscard]] std::vector<std::string> machine_names();
+
+/// The machine that a session on the CPU would run on with these options, as text: its places, and
+/// how fast bytes move between them, measured. Takes some tenths of a second for each place. The
+/// device has `device_budget_bytes`; 0: all memory that this process may use.
+///
+/// Fails   Errc::bad_argument, Errc::io, ...: one line that names an option as `options.face` does
+[[nodiscard]] Result<std::string> machine_text_here(SessionOptions const& options);
 
 /// The plan that `policy` ("te:layers=8") makes.
 ///

@@ -29,6 +29,7 @@ class Options(_Required, total=False):
     nvme_allow_tmpfs: bool
     nvme_rate: int | str | None
     policy: str
+    plan: str | os.PathLike[str] | None
     recompute: str
     min_tensor_bytes: int | str | None
     lossy: bool
@@ -148,7 +149,7 @@ def _codecs(option: str, codecs: Any) -> str | dict[str, str] | None:
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "bytes": _size, "share": _size_or_share, "rate": _size, "integer": _integer, "toggle": _toggle, "choice": _name, "policy": _name,
-    "codecs": _codecs, "folder": _path("folder"), "file": _path("file")}
+    "plan": _path("plan"), "codecs": _codecs, "folder": _path("folder"), "file": _path("file")}
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:

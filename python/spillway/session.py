@@ -108,6 +108,8 @@ class Session:
         nvme_rate: limit nvme to this many bytes a second each way, to imitate a slower drive or link [as fast as it is].
         policy: decides which saved tensors leave the device, and when: "online" (chooses at run time); "keep_all"
             (moves nothing); with lossy: "qpo" (layer inputs, in 4 or 8 bits); others: docs/systems.md ["online"].
+        plan: file of a plan (docs/formats/plan.md) that steps run by from the first one on; saved tensors that it does not
+            name are left to the policy online [none].
         recompute: "auto": saved tensors may also be dropped, and made again by the operators that made them, bit for
             bit; "off": they are moved or stay ["off"].
         min_tensor_bytes: saved tensors smaller than this stay on the device [64 KiB].
@@ -143,6 +145,7 @@ class Session:
         nvme_allow_tmpfs: bool = False,
         nvme_rate: int | str | None = None,
         policy: str = "online",
+        plan: str | os.PathLike[str] | None = None,
         recompute: str = "off",
         min_tensor_bytes: int | str | None = None,
         lossy: bool = False,

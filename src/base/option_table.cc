@@ -99,6 +99,17 @@ constexpr std::array kTable{
         .help = "decides which saved tensors leave the device, and when",
         .group = kBudget},
     Option{
+        .name = "plan",
+        .python = "plan",
+        .flag = "--plan",
+        .type = OptionType::plan,
+        .member = &SessionOptions::plan,
+        .help = "file of a plan (docs/formats/plan.md) that steps run by from the first one on; "
+                "saved tensors that it does not name are left to the policy online",
+        .otherwise = "none",
+        .group = kBudget,
+        .needs = "device_budget_bytes"},
+    Option{
         .name = "recompute",
         .python = "recompute",
         .flag = "--recompute",
@@ -250,13 +261,14 @@ std::string words_of_toggle(bool is_on, Face face) {
 }  // namespace
 
 std::string_view name_of(OptionType type) {
-    constexpr std::array<std::string_view, 10> kNames{
+    constexpr std::array<std::string_view, 11> kNames{
         "bytes",
         "rate",
         "integer",
         "toggle",
         "choice",
         "policy",
+        "plan",
         "codecs",
         "folder",
         "file",

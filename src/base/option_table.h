@@ -25,6 +25,7 @@ enum class OptionType : std::uint8_t {
     toggle,
     choice,  ///< one of `Option::choices`
     policy,  ///< one of the catalogue's (policy/catalog.h)
+    plan,    ///< a file that holds one (docs/formats/plan.md)
     codecs,  ///< codecs by class of tensors (session/codec_rule.h)
     folder,
     file,

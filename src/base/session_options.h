@@ -21,6 +21,7 @@ struct SessionOptions {
     std::int64_t nvme_budget_bytes = 0;  ///< 0 with a folder: nine tenths of its free space
     bool nvme_allow_tmpfs = false;
     std::string policy = "online";  ///< a name of `policies()` (spillway/policy.h)
+    std::string plan = {};          ///< a file of a plan; with the policy `online`. Empty: none
     /// "auto": what leaves may also be dropped, and made again by the operators that made it, bit
     /// for bit. "off": it is moved, or stays.
     std::string recompute = "off";

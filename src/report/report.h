@@ -50,13 +50,13 @@ struct CodecReport {
     bool operator==(CodecReport const&) const = default;
 };
 
-/// What the plan of a session that plans for itself foretold, and what came of it.
+/// What a session's plan foretold, and what came of it.
 struct PlanReport {
-    std::string policy;   ///< that was asked for, "te:layers=8"; empty: none makes plans
+    std::string policy;   ///< that made it or is to, "te:layers=8"; or a plan's file; empty: none
     std::string refusal;  ///< why there is no plan, so that `online` goes on; empty: there is one
-    std::int64_t foretold_step_ns = 0;
+    std::int64_t foretold_step_ns = 0;     ///< 0: nothing was
     std::int64_t foretold_peak_bytes = 0;  ///< of the device
-    std::int64_t recorded_step_ns = 0;     ///< of the recorded step, under `online`
+    std::int64_t recorded_step_ns = 0;     ///< of the recorded step, under `online`; 0: none was
     std::int64_t steps = 0;                ///< whole ones under the plan
     std::int64_t step_ns = 0;              ///< their median, of the last 64
     std::int64_t peak_bytes = 0;           ///< of the device since the plan

@@ -229,21 +229,26 @@ void add_plan(Rows& rows, PlanReport const& plan) {
         rows.row("none", plan.policy, plan.refusal);
         return;
     }
-    if (plan.foretold_step_ns == 0) {
+    bool const has_begun = plan.steps > 0 || plan.peak_bytes > 0;
+    if (plan.foretold_step_ns == 0 && !has_begun) {
         rows.row("not made yet", plan.policy, "a step has to be recorded first");
         return;
     }
     rows.row("by", plan.policy, fmt::format("{} steps", plan.steps));
-    rows.seconds("step foretold", plan.foretold_step_ns);
-    rows.size("peak foretold", plan.foretold_peak_bytes);
+    if (plan.foretold_step_ns > 0) {
+        rows.seconds("step foretold", plan.foretold_step_ns);
+    }
+    rows.size_if_any("peak foretold", plan.foretold_peak_bytes);
     if (plan.steps > 0) {
-        bool const is_slower = plan.step_ns > plan.recorded_step_ns;
+        bool const is_slower = plan.recorded_step_ns > 0 && plan.step_ns > plan.recorded_step_ns;
         rows.seconds(
             "step", plan.step_ns, is_slower ? "slower than the recorded step under online" : ""
         );
         rows.size("peak", plan.peak_bytes);
     }
-    rows.seconds("step recorded", plan.recorded_step_ns, "under online");
+    if (plan.recorded_step_ns > 0) {
+        rows.seconds("step recorded", plan.recorded_step_ns, "under online");
+    }
 }
 
 }  // namespace

@@ -232,6 +232,7 @@ void Loop::begin_step(std::int64_t step) {
         take_queued(commands);
         accounting_.begin_step();
         trace_may_turn(step, commands);
+        give_first_plan(commands);
         if (flight_recorder_) {
             if (std::optional<ExecutorState> state = executor_.state()) {
                 flight_recorder_->may_begin_at(std::move(*state));

@@ -53,6 +53,9 @@ struct LoopOptions {
     /// executor's chooser is `planned`. Null: there is no plan, or one is given (Loop::plan).
     std::function<Result<Plan>(Trace const&)> planner = nullptr;
     std::string policy = {};  ///< the planner's, for the report
+    /// A plan that is there before the first step, and runs from where that begins; the executor's
+    /// chooser is `planned`. None: as `planner` says.
+    std::optional<Plan> plan = std::nullopt;
 };
 
 /// Thread  program events from any number of program threads, which take turns: a reply is carried
@@ -153,6 +156,8 @@ class Loop {
     void begin_histories() { accounting_.begin_histories(); }
     /// Whether it makes a plan for itself (LoopOptions::planner).
     [[nodiscard]] bool plans() const { return options_.planner != nullptr; }
+    /// Whether the plan that it was opened with has values made again (LoopOptions::plan).
+    [[nodiscard]] bool makes_again_by_plan() const;
     [[nodiscard]] Phase current_phase() const { return phase_; }
     [[nodiscard]] std::int64_t step() const { return step_; }
     [[nodiscard]] LedgerView ledger() const;
@@ -164,6 +169,7 @@ class Loop {
     void trace_may_turn(std::int64_t step, std::vector<Command>& commands)
         SPILLWAY_REQUIRES(mutex_);
     void end_trace(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
+    void give_first_plan(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     void make_plan_of(Trace const& trace, std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] std::vector<Command> catch_up() SPILLWAY_REQUIRES(mutex_);
     void take(Event const& event);
@@ -219,6 +225,7 @@ class Loop {
     std::optional<TraceRecorder> trace_ SPILLWAY_GUARDED_BY(mutex_);
     bool trace_is_warm_ SPILLWAY_GUARDED_BY(mutex_) = false;
     bool is_to_plan_ SPILLWAY_GUARDED_BY(mutex_) = false;  ///< of the trace that is under way
+    bool had_first_plan_ SPILLWAY_GUARDED_BY(mutex_) = false;
     std::atomic<bool> is_tracing_ = false;
 
     std::atomic<Phase> phase_ = Phase::setup;

@@ -19,6 +19,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -116,7 +117,8 @@ struct Rig {
         Pool away = Pool::nvme,
         std::string timeline_file = {},
         NonFinite non_finite = NonFinite::keep,
-        std::int64_t coded_bytes = kCodedBytes
+        std::int64_t coded_bytes = kCodedBytes,
+        std::optional<Plan> plan = std::nullopt
     ) {
         device = CpuDevice::open({.limit_bytes = limit_bytes}).value();
         auto faulty = std::make_unique<FaultyTier>(
@@ -141,6 +143,7 @@ struct Rig {
         options.timeline_file = std::move(timeline_file);
         options.keep_timeline = true;
         options.non_finite = non_finite;
+        options.plan = std::move(plan);
         loop = std::make_unique<Loop>(options, device, std::move(mover), *driver);
         EXPECT_TRUE(loop->open_log().ok());
         EXPECT_TRUE(loop->open_timeline().ok());

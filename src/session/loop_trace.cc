@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// How a loop makes the trace of a step: when it begins and ends.
+// How a loop makes the trace of a step, when it begins and ends, and comes by its plan.
 
 #include "base/log.h"
+#include "session/given_plan.h"
 #include "session/loop.h"
 #include "session/loop_pause.h"
 
@@ -117,6 +118,21 @@ void Loop::end_trace(std::vector<Command>& commands) {
         trace_.emplace(*device_);  // warm: it begins with the next step
         is_tracing_ = true;
     }
+}
+
+bool Loop::makes_again_by_plan() const {
+    return options_.plan && makes_again(*options_.plan);
+}
+
+/// Where the first step begins.
+void Loop::give_first_plan(std::vector<Command>& commands) {
+    if (!options_.plan || std::exchange(had_first_plan_, true)) {
+        return;
+    }
+    Plan const& plan = *options_.plan;
+    report_backlog(commands);  // what was saved before is none of the plan's
+    accounting_.plan_begins(plan.policy, plan.predicted_step_ns, plan.predicted_peak_bytes);
+    handle(PlanGiven{plan}, commands);
 }
 
 /// Between two steps. Where there is none, `online` goes on.

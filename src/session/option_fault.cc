@@ -14,7 +14,7 @@ namespace spillway {
 
 namespace {
 
-constexpr std::array<std::string_view, 17> kCodeNames{
+constexpr std::array<std::string_view, 19> kCodeNames{
     "not_a_size",
     "not_a_whole_number",
     "not_a_toggle",
@@ -24,6 +24,8 @@ constexpr std::array<std::string_view, 17> kCodeNames{
     "unknown_choice",
     "needs_other",
     "not_writable",
+    "not_readable",
+    "excludes_other",
     "loses_precision",
     "not_deterministic",
     "has_no_effect",
@@ -89,6 +91,15 @@ std::string words_of_loss(OptionFault const& fault, Face face) {
     );
 }
 
+std::string words_of_exclusion(OptionFault const& fault, Face face) {
+    std::size_t const at = fault.detail.find('=');
+    return fmt::format(
+        "it stands in place of {}, which is '{}'; leave one of the two out",
+        with_option_names("`" + fault.detail.substr(0, at) + "`", face),
+        std::string_view(fault.detail).substr(at + 1)
+    );
+}
+
 std::string words_of_path(OptionFault const& fault, Face face) {
     return face == Face::program ? fault.detail : "'" + fault.given + "': " + fault.detail;
 }
@@ -119,7 +130,10 @@ std::string words_of(OptionFault const& fault, Face face) {
             return words_of_choice(fault);
         case OptionCode::needs_other:
             return with_option_names("it needs `" + fault.detail + "`, which is not set", face);
+        case OptionCode::excludes_other:
+            return words_of_exclusion(fault, face);
         case OptionCode::not_writable:
+        case OptionCode::not_readable:
             return words_of_path(fault, face);
         case OptionCode::loses_precision:
             return words_of_loss(fault, face);

@@ -5,6 +5,7 @@
 #include "codec/codec.h"
 #include "policy/catalog.h"
 #include "session/codec_rule.h"
+#include "session/given_plan.h"
 #include "spillway/limits.h"
 #include "spillway/option.h"
 #include "tier/block_file.h"
@@ -117,13 +118,31 @@ std::optional<OptionFault> check_file(Option const& option, std::string const& p
     return of_text(option, OptionCode::not_writable, path, std::move(why));
 }
 
+std::optional<OptionFault> check_plan(SessionOptions const& options) {
+    std::optional<Plan> plan;
+    return read_given_plan(options, plan);
+}
+
+/// What a plan does not name is left to `online`, and to no other policy.
+std::optional<OptionFault> check_plan_alone(SessionOptions const& options) {
+    if (options.plan.empty() || options.policy == SessionOptions().policy) {
+        return std::nullopt;
+    }
+    return OptionFault{
+        .code = OptionCode::excludes_other,
+        .option = "plan",
+        .given = options.plan,
+        .detail = "policy=" + options.policy};
+}
+
 std::optional<OptionFault> check_value(Option const& option, SessionOptions const& options) {
     if (auto const* const number = std::get_if<std::int64_t SessionOptions::*>(&option.member)) {
         return check_number(option, options.*(*number));
     }
     if (auto const* const text = std::get_if<std::string SessionOptions::*>(&option.member)) {
-        return option.type == OptionType::file ? check_file(option, options.*(*text))
-                                               : check_choice(option, options.*(*text));
+        return option.type == OptionType::file   ? check_file(option, options.*(*text))
+               : option.type == OptionType::plan ? check_plan(options)
+                                                 : check_choice(option, options.*(*text));
     }
     return std::nullopt;
 }
@@ -198,7 +217,7 @@ std::optional<OptionFault> check_options(SessionOptions const& options) {
             return of_text(option, OptionCode::needs_other, {}, std::string(needed->name));
         }
     }
-    return std::nullopt;
+    return check_plan_alone(options);
 }
 
 std::string why_not_written(std::string const& path) {

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""`spillway plan`, `simulate`, `compare` and `fit`, on a step that `spillway train` recorded."""
+"""`spillway plan`, `simulate`, `compare`, `fit` and `probe`, on a step that `spillway train` recorded."""
 
 import json
 import pathlib
 
-from harness import ROOT, SMALL, InFolder
+from harness import ROOT, SMALL, TINY, InFolder
 
 GOLDEN = ROOT / "tests" / "golden"
 
@@ -45,6 +45,59 @@ class Planning(InFolder):
         mine = json.loads((GOLDEN / "machine.json").read_text())
         pathlib.Path(self.path("titan-x")).write_text(json.dumps({**mine, "name": "mine"}))
         self.assertIn(" on mine", self.run_program("fit", trace, self.path("titan-x")).stdout)
+
+    def test_a_plan_in_a_file_is_trained_by(self):
+        plan = self.run_program("plan", *self.recorded(), "--policy", "te:layers=2")
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        pathlib.Path(self.path("plan.json")).write_text(plan.stdout)
+        model = [*SMALL, "--layers", "4", "--steps", "3"]
+        plain = self.trained(*model)
+        ours = self.trained(*model, "--device-budget", "1GiB", "--nvme", self.path("."), "--nvme-allow-tmpfs",
+                            "--plan", self.path("plan.json"))
+        self.assertEqual(ours["losses"], plain["losses"])
+        ran, foretold = ours["report"]["plan"], json.loads(plan.stdout)
+        self.assertEqual((ran["policy"], ran["refusal"], ran["steps"]), ("te:layers=2", "", 2))
+        self.assertEqual(ran["foretold_peak_bytes"], foretold["predicted_peak_bytes"])
+        self.assertGreater(ours["report"]["loaded_bytes"], 0)
+        fates = [{**fate, "pool": "host"} if fate["fate"] == "move" else fate for fate in foretold["fates"]]
+        pathlib.Path(self.path("host.json")).write_text(json.dumps({**foretold, "fates": fates}))
+        pathlib.Path(self.path("cut.json")).write_text(plan.stdout[:100])
+        pathlib.Path(self.path("later.json")).write_text(json.dumps({**foretold, "spillway_plan": 9}))
+        there = ["train", *TINY, "--steps", "1", "--device-budget", "1GiB", "--nvme", self.path("."), "--nvme-allow-tmpfs", "--plan"]
+        for words, naming in ([*there, self.path("none.json")], ["--plan", "none.json", "No such file or directory"]), \
+                             ([*there, self.path("cut.json")], ["--plan", "cut.json"]), \
+                             ([*there, self.path("later.json")], ["--plan", "later.json", "is of format version 9"]), \
+                             ([*there, self.path("plan.json"), "--policy", "te"], ["--plan", "stands in place of --policy, which is 'te'"]), \
+                             ([*there, self.path("host.json")], ["host.json", "--host-budget"]), \
+                             (["train", *TINY, "--plan", self.path("plan.json")], ["--plan", "needs --device-budget"]):
+            with self.subTest(words):
+                self.assert_refused(words, naming)
+
+    def test_this_machine_is_measured_and_planned_for(self):
+        done = self.run_program("probe", "--nvme", self.path("."), "--nvme-budget", "64MiB", "--nvme-allow-tmpfs",
+                                "--host-budget", "256MiB")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        machine = json.loads(done.stdout)
+        self.assertEqual({tier["pool"]: tier["capacity_bytes"] for tier in machine["tiers"] if tier["pool"] != "device"},
+                         {"host": 256 << 20, "nvme": 64 << 20})
+        self.assertEqual({(link["from"], link["to"]) for link in machine["links"]},
+                         {("device", "host"), ("host", "device"), ("device", "nvme"), ("nvme", "device")})
+        pathlib.Path(self.path("machine.json")).write_text(done.stdout)
+        fitted = self.run_program("fit", str(GOLDEN / "trace.json"), self.path("machine.json"))
+        self.assertEqual(fitted.returncode, 0, fitted.stderr)
+        self.assertIn(" on here", fitted.stdout)
+
+    def test_what_cannot_be_measured_is_one_line_and_exit_code_2(self):
+        for words, says in [([], "a place to measure is missing: give --nvme, --host-budget or both"),
+                            (["--nvme", self.path("none")], "--nvme: "),
+                            (["--host-budget", "much"], "--host-budget: "),
+                            (["--host-budget", "0"], "a place to measure is missing"),
+                            (["--host-budget", "64MiB", "--nvme-budget", "1GiB"], "--nvme-budget: it needs --nvme"),
+                            (["--host-budget", "64MiB", "--nvme-budget", "50%"], "--nvme-budget: it needs --nvme"),
+                            (["--nvme", self.path("."), "--nvme-allow-tmpfs", "--nvme-budget", "1EiB"], "--nvme-budget: "),
+                            (["--nvme", self.path("."), "--nvme-allow-tmpfs", "--nvme-budget", "1MiB"], "1 MiB")]:
+            with self.subTest(words):
+                self.assertIn(says, self.assert_refused(["probe", *words], ["spillway: probe: "]))
 
     def test_a_model_that_nobody_ran_is_planned(self):
         made = self.run_program("trace", "--model", "resnet50", "--machine", "titan-x", "--batch", "8")

@@ -22,7 +22,7 @@ import same_bits
 WIDTH = 256
 ANNOTATIONS: dict[str, object] = {
     "bytes": int | str | None, "share": int | str | None, "rate": int | str | None, "integer": int | None, "toggle": bool, "choice": str, "policy": str,
-    "codecs": str | Mapping[str, str] | None, "folder": str | os.PathLike[str] | None, "file": str | os.PathLike[str] | None}
+    "plan": str | os.PathLike[str] | None, "codecs": str | Mapping[str, str] | None, "folder": str | os.PathLike[str] | None, "file": str | os.PathLike[str] | None}
 
 
 def default_of(option: Option) -> object:
@@ -155,7 +155,7 @@ class Options(same_bits.Case):
             if option.name == "device_budget":
                 continue
             self.refused(f"{option.name}: ", **{option.name: object()})
-            if option.type in ("folder", "file"):
+            if option.type in ("folder", "file", "plan"):
                 self.refused(f"{option.name}: the path of the {option.type} is empty", **{option.name: ""})
             if option.type in ("bytes", "share", "rate"):
                 self.refused(f"{option.name}: 'much' is not a size", **{option.name: "much"})
@@ -166,6 +166,8 @@ class Options(same_bits.Case):
             if option.type in ("choice", "policy"):
                 self.refused(f"{option.name}: unknown ", **{option.name: "zero"})
                 self.refused(f"{option.name}: expected a name, got None", **{option.name: None})
+            if option.type == "plan":
+                self.refused(f"{option.name}: '/no/such/file': No such file or directory", **{option.name: "/no/such/file"})
             if option.type == "file":
                 self.refused(f"{option.name}: '/no/such/folder/file': there is no folder '/no/such/folder' to put it in",
                              **{option.name: "/no/such/folder/file"})

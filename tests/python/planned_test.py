@@ -3,6 +3,9 @@
 """Every policy that makes a plan, in a real training: the bits of plain training, and what was foretold."""
 
 import contextlib
+import json
+import os
+import pathlib
 import unittest
 from typing import Any
 
@@ -79,6 +82,59 @@ class Planned(Case):
         self.assertEqual(seen, self.plain())
         self.assertLessEqual(report["device_peak_bytes"], budget)
         self.assertGreater(report["stored_bytes"] + report["recomputed_bytes"], 0)
+
+    def by_hand(self, fate: dict[str, Any], producer: str | None = None) -> str:
+        """The file of a plan for what the training's steps save: this fate for all values, or for those of one operator."""
+        trace, plan = os.path.join(self.folder, "step.json"), os.path.join(self.folder, "plan.json")
+        net = seeded(model)
+        session = self.open(net, "1GiB", recompute="auto")
+        session.trace(trace)
+        self.train(net, loss_of, lambda: session, steps=3)
+        session.close()
+        slots = [value["slot"] for value in json.loads(pathlib.Path(trace).read_text())["values"]]
+        chosen = [slot for slot in slots if producer in (None, slot["producer"])]
+        self.assertGreaterEqual(len(chosen), LAYERS)
+        leaves = {"leaves": slots[-1]} if fate["fate"] == "move" else {}
+        pathlib.Path(plan).write_text(json.dumps({
+            "spillway_plan": 2, "policy": "by hand", "device_bytes": 0, "predicted_step_ns": 7, "predicted_peak_bytes": 8, "bound_step_ns": 0,
+            "fates": [{"slot": slot, **fate, **leaves} for slot in chosen]}))
+        return plan
+
+    def check_ran(self, plan: str, counter: str) -> None:
+        seen, report = self.under("online", plan=plan)  # whose budget has room for all: what goes, the plan says
+        self.assertEqual(seen, self.plain())
+        ran = report["plan"]
+        self.assertEqual((ran["policy"], ran["refusal"], ran["steps"]), ("by hand", "", STEPS - 1))
+        self.assertEqual((ran["foretold_step_ns"], ran["foretold_peak_bytes"], ran["recorded_step_ns"]), (7, 8, 0))
+        self.assertGreater(report[counter], 0)
+        self.assertRegex(str(report), rf"(?m)^plan +by +by hand +{STEPS - 1} steps")
+        self.assertNotIn("slower than the recorded step", str(report))
+
+    def test_a_plan_from_a_file_runs_from_the_first_step_on(self) -> None:
+        self.check_ran(self.by_hand({"fate": "move", "pool": "nvme"}), "loaded_bytes")
+
+    def test_a_plan_from_a_file_has_values_made_again(self) -> None:
+        self.check_ran(self.by_hand({"fate": "recompute"}, "aten::gelu"), "recomputed_values")
+
+    def test_a_plan_that_cannot_run_is_refused_before_a_step(self) -> None:
+        plan = os.path.join(self.folder, "by_hand.json")
+        fields: dict[str, Any] = {"spillway_plan": 2, "policy": "", "device_bytes": 0, "predicted_step_ns": 0, "predicted_peak_bytes": 0,
+                                  "bound_step_ns": 0, "fates": [{"slot": {"producer": "aten::gelu", "output": 0, "occurrence": 0},
+                                                                 "fate": "move", "pool": "nvme"}]}
+        for text, options, says in (
+                (None, {}, "plan: '.*by_hand.json': No such file or directory"),
+                (json.dumps(fields)[:50], {}, "plan: '.*by_hand.json': "),
+                (json.dumps({**fields, "spillway_plan": 9}), {}, "is of format version 9"),
+                (json.dumps(fields), {"policy": "te:layers=2"}, "plan: it stands in place of policy=, which is 'te:layers=2'"),
+                (json.dumps(fields), {"nvme": None}, "plan: '.*by_hand.json' moves saved tensors to NVMe, and there is no folder")):
+            if text is not None:
+                pathlib.Path(plan).write_text(text)
+            with self.subTest(says), self.assertRaisesRegex(spillway.OptionError, says):
+                self.open(model(), "1GiB", plan=plan, **options)
+        pathlib.Path(plan).write_text(json.dumps(fields))
+        seen, report = self.under("online", plan=plan)
+        self.assertEqual(seen, self.plain())
+        self.assertEqual(report["plan"]["policy"], plan)  # it says of no policy that made it
 
     def test_transformer_engines_points_show_below_the_budget(self) -> None:
         """At most L - N sets of a layer's tensors are on the device, though the budget has room for all."""

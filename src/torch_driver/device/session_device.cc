@@ -6,14 +6,13 @@
 #include "base/units.h"
 #include "memory/cpu_device.h"
 #include "policy/catalog.h"
-#include "spillway/limits.h"
+#include "session/places.h"
 #include "tier/host_tier.h"
-#include "tier/nvme_tier.h"
-#include "tier/rate_limited_tier.h"
 #include "torch_driver/allocator/allocator.h"
 #include "torch_driver/device/c10_device.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace spillway {
@@ -36,18 +35,11 @@ std::int64_t default_host_bytes(SessionOptions const& options, HostLimits const&
     return left == HostLimits::kUnlimited ? wanted : std::clamp<std::int64_t>(left / 2, 0, wanted);
 }
 
-/// A hundredth more than is free is let through: others may have written since a share was taken.
-void check_nvme_budget(SessionOptions const& options, std::int64_t free_bytes) {
-    if (options.nvme_budget_bytes <= free_bytes + free_bytes / 100) {
-        return;
+/// Throws  BadOption
+void refuse_if(std::optional<OptionFault> fault) {
+    if (fault) {
+        throw BadOption(*std::move(fault));
     }
-    throw BadOption(
-        {.code = OptionCode::above_free,
-         .option = "nvme_budget_bytes",
-         .given = options.nvme,
-         .number = options.nvme_budget_bytes,
-         .bound = free_bytes}
-    );
 }
 
 }  // namespace
@@ -85,33 +77,13 @@ std::unique_ptr<Tier> open_host(SessionOptions const& options, SessionDevice con
     if (bytes < kLeastHostBytes && !is_asked) {
         return nullptr;
     }
-    Result<void> const fits = check_host_budget(bytes, limits);
-    if (!fits.ok()) {
-        throw BadOption(
-            {.option = "host_budget_bytes",
-             .number = bytes,
-             .bound = limits.left_bytes(),
-             .detail = fits.error().message()}
-        );
-    }
+    refuse_if(check_host_place(bytes, limits));
     return HostTier::open(value_or_throw(device.host_memory(bytes), "host_budget_bytes"));
 }
 
 std::unique_ptr<Tier> open_nvme(SessionOptions const& options) {
-    if (options.nvme.empty()) {
-        return nullptr;
-    }
-    NvmeOptions nvme;
-    nvme.folder = options.nvme;
-    nvme.capacity_bytes = options.nvme_budget_bytes;
-    nvme.allow_tmpfs = options.nvme_allow_tmpfs;
-    std::int64_t const free_bytes = free_bytes_of(options.nvme);  // before the tier's own file
-    std::unique_ptr<Tier> tier = value_or_throw(open_nvme_tier(nvme), "nvme");
-    check_nvme_budget(options, free_bytes);
-    if (options.nvme_rate_bytes_per_s > 0) {
-        BytesPerSec const rate{static_cast<double>(options.nvme_rate_bytes_per_s)};
-        tier = std::make_unique<RateLimitedTier>(std::move(tier), rate);
-    }
+    std::unique_ptr<Tier> tier;
+    refuse_if(open_nvme_place(options, tier));
     return tier;
 }
 

@@ -3,6 +3,7 @@
 
 #include "torch_driver/session/open_session.h"
 
+#include "session/given_plan.h"
 #include "session/planning.h"
 #include "spillway/option.h"
 #include "torch_driver/allocator/allocator.h"
@@ -81,6 +82,23 @@ void open_files(Loop& loop, SessionOptions const& options) {
     }
 }
 
+/// Has the loop run the plan of a file, if there is one.
+void plan_from_file(
+    SessionOptions const& options, Tier const* host, Tier const* nvme, LoopOptions& loop
+) {
+    if (std::optional<OptionFault> wrong = read_given_plan(options, loop.plan)) {
+        throw BadOption(*std::move(wrong));
+    }
+    if (!loop.plan) {
+        return;
+    }
+    Places const places{.host = host != nullptr, .nvme = nvme != nullptr};
+    if (std::optional<OptionFault> wrong = check_given_plan(options, *loop.plan, places)) {
+        throw BadOption(*std::move(wrong));
+    }
+    loop.executor.chooser = ChooserKind::planned;
+}
+
 /// Has the loop make the plan of a policy that makes one, for this machine.
 void plan_by_policy(
     SessionOptions const& options, Device& device, Tier* host, Tier* nvme, LoopOptions& loop
@@ -128,6 +146,7 @@ std::shared_ptr<TorchSession> open_session_on(
     std::optional<CodecTable> const codecs = checked_codecs(options);
     LoopOptions loop =
         loop_options_of(with_absolute_files(options), *device.device, host.get(), nvme.get());
+    plan_from_file(options, host.get(), nvme.get(), loop);
     plan_by_policy(options, *device.device, host.get(), nvme.get(), loop);
     if (codecs) {
         check_codecs(options, *codecs, device);

@@ -84,11 +84,15 @@ TorchSession::TorchSession(
       use_(options.cap_from_open || !device_->is_host()),
       budget_(device_, *this),
       recomputes_(
-          (options.recompute == "auto" || recomputes_by_policy(options)) &&
+          (options.recompute == "auto" || recomputes_by_policy(options) ||
+           loop_->makes_again_by_plan()) &&
           options.policy != "keep_all" && options.device_budget_bytes > 0
       ),
-      makes_blocks_again_(recomputes_ && recomputes_by_policy(options)),
-      plans_(loop_->plans()) {
+      makes_blocks_again_(
+          recomputes_ && (recomputes_by_policy(options) || loop_->makes_again_by_plan())
+      ),
+      plans_(loop_->plans()),
+      follows_plan_(plans_ || loop_->makes_again_by_plan()) {
     saved_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
     saved_.on_short = [this](std::int64_t size_bytes, bool last_resort) {
         return budget_.borrow(size_bytes, last_resort);
@@ -118,7 +122,7 @@ void TorchSession::encode_by(std::unique_ptr<CodecRule> rule, std::int64_t stagi
 
 std::shared_ptr<CallRecorder> TorchSession::recorder_of_this_thread() {
     bool const is_new = entries_.fetch_add(1) < kEntriesToKnow;
-    if (!recomputes_ || !(is_new || was_near_ || plans_ || loop_->is_tracing())) {
+    if (!recomputes_ || !(is_new || was_near_ || follows_plan_ || loop_->is_tracing())) {
         return nullptr;
     }
     MutexLock const lock(recorders_mutex_);
@@ -135,7 +139,7 @@ void TorchSession::make_recipes(bool is_short) {
     std::int64_t const limit = device_->limit_bytes();
     std::int64_t const used = device_->used_bytes();
     bool const is_near = is_short || used > limit / 4;
-    if (recomputes_ && (is_near || plans_ || loop_->is_tracing())) {
+    if (recomputes_ && (is_near || follows_plan_ || loop_->is_tracing())) {
         if (is_near) {  // never set back: another thread may have set it
             was_near_ = true;
         }

@@ -186,6 +186,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     bool const recomputes_;
     bool const makes_blocks_again_;  ///< by products, convolutions and attention, too
     bool const plans_;  ///< for itself: its steps are recorded with all that a policy asks for
+    bool const follows_plan_;  ///< and may need each step's recipes however far its limit is
     std::atomic<std::int64_t> entries_ = 0;
     std::atomic<bool> was_near_ = false;  ///< to its limit, so that recipes may be needed
     Mutex recorders_mutex_;

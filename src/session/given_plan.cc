@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "session/given_plan.h"
+
+#include "session/input_files.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+bool moves_to(Plan const& plan, Pool pool) {
+    return std::any_of(plan.fates.begin(), plan.fates.end(), [pool](auto const& entry) {
+        return entry.second.kind == FateKind::move && entry.second.pool == pool;
+    });
+}
+
+}  // namespace
+
+std::optional<OptionFault> read_given_plan(
+    SessionOptions const& options, std::optional<Plan>& plan
+) {
+    if (options.plan.empty()) {
+        return std::nullopt;
+    }
+    Result<Plan> read = read_plan(options.plan);
+    if (!read.ok()) {
+        return OptionFault{
+            .code = OptionCode::not_readable,
+            .option = "plan",
+            .given = options.plan,
+            .detail = read.error().what};
+    }
+    if (read->policy.empty()) {
+        read->policy = options.plan;  // reports have to call it something
+    }
+    plan = std::move(read).value();
+    return std::nullopt;
+}
+
+std::optional<OptionFault> check_given_plan(
+    SessionOptions const& options, Plan const& plan, Places const& places
+) {
+    bool const lacks_nvme = !places.nvme && moves_to(plan, Pool::nvme);
+    bool const lacks_host = !places.host && moves_to(plan, Pool::host);
+    if (!lacks_nvme && !lacks_host) {
+        return std::nullopt;
+    }
+    std::string const place = lacks_nvme ? "NVMe, and there is no folder for them (`nvme`)"
+                                         : "host memory, and there is none for them "
+                                           "(`host_budget_bytes`)";
+    return OptionFault{
+        .option = "plan",
+        .given = options.plan,
+        .detail = "'" + options.plan + "' moves saved tensors to " + place};
+}
+
+bool makes_again(Plan const& plan) {
+    return std::any_of(plan.fates.begin(), plan.fates.end(), [](auto const& entry) {
+        return entry.second.kind == FateKind::recompute;
+    });
+}
+
+}  // namespace spillway
