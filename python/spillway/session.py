@@ -3,6 +3,8 @@
 """Sessions: training under a budget of device bytes."""
 
 import contextlib
+import difflib
+import inspect
 import json
 import os
 import sys
@@ -198,6 +200,17 @@ class Session:
             self._is_closed = True
             raise
         _update.watch(self)
+
+    def __new__(cls, *_: Any, **options: Any) -> "Session":
+        known = list(cls.__signature__.parameters)
+        for name in options:
+            if name not in known:
+                nearest = [each for each in known if name in each] or difflib.get_close_matches(name, known) or known[1:]
+                raise TypeError(f"session() has no option {name!r}; it has {', '.join(nearest)}")
+        return super().__new__(cls)
+
+    # `__new__` would hide it.
+    __signature__ = inspect.Signature(list(inspect.signature(__init__).parameters.values())[1:])
 
     def _see_optimizers(self) -> None:
         """Of torch.optim, with state that exists already, as of a checkpoint: it counts before they take a step."""

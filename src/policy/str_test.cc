@@ -87,7 +87,8 @@ TEST(Str, what_does_not_fit_says_what_it_takes) {
     EXPECT_EQ(plan.error().code, Errc::out_of_memory);
 }
 
-// What is made again may hang on what is made again: chains have no bound but the room that they take.
+// What is made again may hang on what is made again: chains have no bound but the room that they
+// take.
 TEST(Str, recipes_in_a_long_row_fit) {
     Trace trace = chain(kLayers);
     for (std::int64_t i = 1; i < kLayers; ++i) {

@@ -24,6 +24,7 @@ namespace spillway {
 namespace {
 
 constexpr std::int64_t kBlockBytes = 4_MiB;
+constexpr std::int64_t kLeastCopiedBytes = 64_KiB;  ///< where the device has no room for more
 constexpr std::int64_t kSmallBytes = 4_KiB;
 constexpr int kInFlight = 4;
 constexpr std::chrono::microseconds kPollInterval{20};
@@ -189,11 +190,20 @@ Result<LinkRates> measure_tier(Tier& tier, std::int64_t budget_ns) {
 
 namespace {
 
-/// A block of the device and one of pinned memory.
+/// A block of the device and one of pinned memory. Copies out use the first half of both, copies in
+/// the second, so that they may run side by side.
 class Copies {
   public:
-    Copies(Device& device, void* block, std::byte* memory)
-        : device_(device), block_(block), memory_(memory) {}
+    Copies(Device& device, std::byte* block, std::span<std::byte> memory)
+        : device_(device),
+          block_(block),
+          memory_(memory.data()),
+          half_bytes_(std::ssize(memory) / 2) {
+        // Who had the block before may still use it.
+        StreamEventRef const allocated = device_.record(device_.current_stream());
+        device_.wait(device_.copy_out_stream(), allocated);
+        device_.wait(device_.copy_in_stream(), allocated);
+    }
 
     /// Bytes a second by the device's own time, of copies out, in, or out beside copies in.
     Result<double> rate(bool out, bool beside_others, std::int64_t budget_ns) {
@@ -211,11 +221,13 @@ class Copies {
                     return put.error();
                 }
             }
-            moved_bytes += kBlockBytes;
+            moved_bytes += half_bytes_;
             end = device_.record(stream);
             wait_for(end);
         } while (steady_now_ns() < until_ns);
-        std::int64_t const took_ns = std::max<std::int64_t>(1, device_.elapsed_ns(begin, end));
+        // Ten terabytes a second: a device in software may not count time.
+        std::int64_t const took_ns =
+            std::max(1 + moved_bytes / 10'000, device_.elapsed_ns(begin, end));
         return static_cast<double>(moved_bytes) * 1e9 / static_cast<double>(took_ns);
     }
 
@@ -226,8 +238,13 @@ class Copies {
 
   private:
     Result<void> copy(bool out) {
-        return out ? device_.copy(memory_, block_, kBlockBytes, device_.copy_out_stream())
-                   : device_.copy(block_, memory_, kBlockBytes, device_.copy_in_stream());
+        return out ? device_.copy(memory_, block_, half_bytes_, device_.copy_out_stream())
+                   : device_.copy(
+                         block_ + half_bytes_,
+                         memory_ + half_bytes_,
+                         half_bytes_,
+                         device_.copy_in_stream()
+                     );
     }
     void wait_for(StreamEventRef const& event) {
         while (!device_.passed(event)) {
@@ -236,8 +253,9 @@ class Copies {
     }
 
     Device& device_;
-    void* const block_;
+    std::byte* const block_;
     std::byte* const memory_;
+    std::int64_t const half_bytes_;
 };
 
 Result<LinkRates> rates_of_copies(Copies& copies, std::int64_t budget_ns) {
@@ -251,13 +269,10 @@ Result<LinkRates> rates_of_copies(Copies& copies, std::int64_t budget_ns) {
     return rates_from(*out, *in, {*both_out, *both_in}, 0);
 }
 
-}  // namespace
-
-Result<LinkRates> measure_copies(Device& device, Tier& tier, std::int64_t budget_ns) {
-    if (device.is_host()) {
-        return Error{Errc::unsupported, "the device is the host: nothing is copied", "probe"};
-    }
-    Result<Reservation> const room = tier.reserve(kBlockBytes);
+Result<LinkRates> measure_copies_of(
+    Device& device, Tier& tier, void* block, std::int64_t size_bytes, std::int64_t budget_ns
+) {
+    Result<Reservation> const room = tier.reserve(size_bytes);
     if (!room.ok()) {
         return room.error();
     }
@@ -265,13 +280,30 @@ Result<LinkRates> measure_copies(Device& device, Tier& tier, std::int64_t budget
     if (memory.empty()) {
         return Error{Errc::unsupported, tier.name() + " lends no memory", "probe"};
     }
-    void* const block = device.try_allocate(kBlockBytes, device.current_stream());
-    if (block == nullptr) {
-        return Error{Errc::out_of_memory, "no room for 4 MiB on the device", "probe"};
-    }
-    Copies copies(device, block, memory.data());
+    Copies copies(device, static_cast<std::byte*>(block), memory.first(size_bytes));
     Result<LinkRates> rates = rates_of_copies(copies, budget_ns);
     copies.finish();
+    return rates;
+}
+
+}  // namespace
+
+Result<LinkRates> measure_copies(Device& device, Tier& tier, std::int64_t budget_ns) {
+    if (device.is_host()) {
+        return Error{Errc::unsupported, "the device is the host: nothing is copied", "probe"};
+    }
+    void* block = nullptr;
+    std::int64_t size_bytes = 2 * kBlockBytes;
+    while (block == nullptr && size_bytes >= kLeastCopiedBytes) {
+        if (size_bytes <= tier.capacity_bytes()) {
+            block = device.try_allocate(size_bytes, device.current_stream());
+        }
+        size_bytes = block == nullptr ? size_bytes / 2 : size_bytes;
+    }
+    if (block == nullptr) {
+        return Error{Errc::out_of_memory, "no room for 64 KiB on the device", "probe"};
+    }
+    Result<LinkRates> rates = measure_copies_of(device, tier, block, size_bytes, budget_ns);
     device.free(block);
     return rates;
 }

@@ -35,7 +35,7 @@ struct LinkRates {
 /// streams.
 ///
 /// Fails   Errc::unsupported: the device is the host, or the tier lends none; Errc::out_of_memory:
-///         no room for one block on the device
+///         no room for 64 KiB on the device
 [[nodiscard]] Result<LinkRates> measure_copies(
     Device& device, Tier& tier, std::int64_t budget_ns = 100'000'000
 );

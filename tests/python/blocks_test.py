@@ -66,6 +66,21 @@ class Residual(nn.Module):
         return functional.relu(x + self.norms[1](self.convolutions[1](inner)))
 
 
+class Queued(nn.Module):
+    """A queue of keys that each forward uses and then changes, as in momentum contrast."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = Perceptron()
+        self.register_buffer("keys", torch.randn(WIDTH, WIDTH) / WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        seen = x + torch.tanh(x @ self.keys.clone())
+        with torch.no_grad():
+            self.keys[:, :8] = x[0, :8].t() / WIDTH
+        return self.block(seen)
+
+
 def gpt(dropout: float = 0.0) -> nn.Module:
     return nn.Sequential(*(nn.Sequential(Attention(), Perceptron(dropout)) for _ in range(BLOCKS)))
 
@@ -152,6 +167,12 @@ class Blocks(Case):
     def test_what_dropout_drew_stays(self) -> None:
         make = lambda: gpt(dropout=0.1)  # noqa: E731
         seen, report = self.under("sqrt_checkpoint", make=make)
+        self.assertEqual(seen, self.plain(make))
+        self.assertGreater(report["recomputed_bytes"], 0)
+
+    def test_a_buffer_that_each_forward_changes_is_no_source(self) -> None:
+        make = lambda: nn.Sequential(*(Queued() for _ in range(BLOCKS)))  # noqa: E731
+        seen, report = self.under("recompute_all", make=make)
         self.assertEqual(seen, self.plain(make))
         self.assertGreater(report["recomputed_bytes"], 0)
 

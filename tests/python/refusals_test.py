@@ -140,6 +140,9 @@ class Refusals(Train):
         with unittest.mock.patch("sys.unraisablehook") as unraisable:
             with self.assertRaisesRegex(TypeError, "offload"):
                 spillway.session(torch.nn.Linear(2, 2), device_budget="8MiB", offload=True)
+            for wrong, nearest in (("budget", "device_budget, host_budget"), ("nvm", "nvme,"), ("polcy", "policy$")):
+                with self.assertRaisesRegex(TypeError, f"no option '{wrong}'; it has {nearest}"):
+                    spillway.session(torch.nn.Linear(2, 2), **{wrong: "8MiB"})
             with self.assertRaises(TypeError):
                 spillway.session(torch.nn.Linear(2, 2), "8MiB")
         unraisable.assert_not_called()

@@ -72,11 +72,12 @@ std::size_t SavedTensors::most_calls() const {
 
 /// Note [Parameters as sources]
 /// A parameter or buffer that is too large to be copied is a source as it lies there, since plain
-/// training does not write it between forward and backward. Where a program does, the checksum of
-/// what is made again differs, and the step stops.
+/// training does not write it between forward and backward. One that a program does write there (a
+/// queue of keys that each forward changes) is no source from then on. What was dropped by a recipe
+/// before that was seen differs from its checksum, and the step stops.
 bool SavedTensors::is_used_in_place(Content const& content) const {
     if (!makes_blocks_again_ || content.value.valid() || !content.was_there ||
-        content.size_bytes <= kMostCopiedOfOwned) {
+        content.is_changing || content.size_bytes <= kMostCopiedOfOwned) {
         return false;
     }
     auto const storage = content.storage.lock();

@@ -270,6 +270,9 @@ bool SavedTensors::pin(ValueId value, SavedHook const* hook) {
         return false;
     }
     ++entry->pins;
+    if (entry->content) {
+        entry->content->is_needed();
+    }
     return true;
 }
 
@@ -358,6 +361,9 @@ at::Tensor SavedTensors::used_now(SavedHook const& hook) {
     }
     SavedValue& entry = *hook.filed_;
     state_.unshared.is_in_use(hook.value_, entry);
+    if (entry.content) {
+        entry.content->is_needed();
+    }
     use_on_current_stream(entry, *entry.storage);
     return hook.is_wrapped() ? hook.kept_ : alias_of(hook.kept_);
 }

@@ -60,7 +60,10 @@ struct Content final : c10::intrusive_ptr_target {
     bool is_replaced = false;           ///< its storage was written since, or nobody looks any more
     std::atomic<bool> is_written = false;  ///< of these, surely the first; any thread may ask
     bool was_there = false;                ///< nothing that is recorded made or wrote it
-    ValueId value;                         ///< that was saved of it, if one was
+    /// Its storage was written in a forward after it was used there, in this step or an earlier
+    /// one.
+    bool is_changing = false;
+    ValueId value;  ///< that was saved of it, if one was
     /// Of what was there, where a recipe keeps one.
     std::weak_ptr<CopiedSource> copy;
 
@@ -72,10 +75,16 @@ using ContentRef = c10::intrusive_ptr<Content>;
 ///
 /// Thread  filled in by the one that records; any other may ask, once it is known
 struct SavedContent {
-    SavedContent(ValueId of, c10::VariableVersion counter)
+    SavedContent(
+        ValueId of, c10::VariableVersion counter, std::shared_ptr<std::atomic<bool>> is_in_forward
+    )
         : value(of),
           counter_(std::move(counter)),
-          version_(counter_.enabled() ? counter_.current_version() : 0) {}
+          version_(counter_.enabled() ? counter_.current_version() : 0),
+          is_in_forward_(std::move(is_in_forward)) {}
+
+    /// Backward wants it. Any thread.
+    void is_needed() const { is_in_forward_->store(false, std::memory_order_relaxed); }
 
     /// Something wrote to the storage since it was saved, as far as operators and versions tell.
     [[nodiscard]] bool is_written() const {
@@ -90,6 +99,7 @@ struct SavedContent {
   private:
     c10::VariableVersion const counter_;  ///< of the saved tensor
     std::uint32_t const version_;
+    std::shared_ptr<std::atomic<bool>> const is_in_forward_;  ///< of its recorder
 };
 
 /// A tensor that an operator was given.

@@ -170,8 +170,10 @@ ContentRef CallRecorder::content_of(c10::StorageImpl const* storage) const {
 std::shared_ptr<SavedContent> CallRecorder::saved(
     at::Tensor const& tensor, ValueId value, bool is_output
 ) {
-    auto saved =
-        std::make_shared<SavedContent>(value, tensor.unsafeGetTensorImpl()->version_counter());
+    auto saved = std::make_shared<SavedContent>(
+        value, tensor.unsafeGetTensorImpl()->version_counter(), is_in_forward_
+    );
+    is_in_forward_->store(true, std::memory_order_relaxed);
     c10::StorageImpl const* const storage = storage_of(tensor);
     ContentRef const now = is_output ? ContentRef() : content_of(storage);
     if (now || depth_ == 0) {
@@ -457,6 +459,10 @@ void CallRecorder::wrote(at::Tensor const& tensor, Maker const& maker) {
     if (ContentRef const before = content_of(storage_of(tensor))) {
         before->is_replaced = true;
         before->is_written = true;
+        if (before->was_there && is_in_forward_->load(std::memory_order_relaxed)) {
+            before->is_changing = true;
+            changing_.insert(storage_of(tensor));
+        }
     }
     Content& content = fresh_content(tensor);
     content.output = Content::kWritten;
@@ -470,7 +476,9 @@ ContentRef CallRecorder::content(at::Tensor const& tensor) {
     if (ContentRef known = content_of(storage)) {
         return known;
     }
-    fresh_content(tensor).was_there = true;
+    Content& fresh = fresh_content(tensor);
+    fresh.was_there = true;
+    fresh.is_changing = changing_.count(storage) != 0;
     return contents_.at(storage);
 }
 

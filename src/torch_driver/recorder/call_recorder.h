@@ -118,6 +118,12 @@ class CallRecorder {
 
     bool const runs_costly_;
     ska::flat_hash_map<c10::StorageImpl const*, ContentRef> contents_;
+    /// Something was saved, and nothing of it is needed yet.
+    std::shared_ptr<std::atomic<bool>> const is_in_forward_ =
+        std::make_shared<std::atomic<bool>>(false);
+    /// Of what was there: storages that a forward wrote after it used them, in any step. An address
+    /// that another storage has by now costs a recipe, no more.
+    ska::flat_hash_set<c10::StorageImpl const*> changing_;
     std::vector<Open> open_;  ///< the first `depth_`; more are kept for their memory
     std::size_t depth_ = 0;
     std::int64_t next_number_ = 0;
