@@ -3,7 +3,8 @@
 
 // bench-plan's clock: `plan_bench SHAPE VALUES POLICY` makes a step of so many values, has the
 // policy make a plan of it, and simulates one step under that plan. POLICY `online` has no plan:
-// the simulator alone. Prints one JSON object; bench/plan.py makes a table of many.
+// the simulator alone. Prints one JSON object; bench/plan.py judges many. `plan_bench policies`:
+// those that make plans.
 #include "base/random.h"
 #include "base/units.h"
 #include "machine/machine.h"
@@ -240,12 +241,22 @@ int run(std::string_view shape, std::int64_t values, std::string const& policy) 
 }
 
 int main_of(std::vector<std::string> const& arguments) {
+    if (arguments.size() == 1 && arguments[0] == "policies") {
+        for (Policy const& policy : policies()) {
+            if (policy.make_plan != nullptr) {
+                fmt::print("{}\n", policy.name);
+            }
+        }
+        return 0;
+    }
     bool const is_known = arguments.size() == 3 &&
                           (arguments[0] == "layers" || arguments[0] == "mixture") &&
                           find_policy(arguments[2]) != nullptr;
     std::int64_t const values = is_known ? std::atoll(arguments[1].c_str()) : 0;
     if (values < 1 || values > 10'000'000) {
-        fmt::print(stderr, "usage: plan_bench layers|mixture VALUES POLICY\n");
+        fmt::print(
+            stderr, "usage: plan_bench policies | plan_bench layers|mixture VALUES POLICY\n"
+        );
         return 2;
     }
     return run(arguments[0], values, arguments[2]);
