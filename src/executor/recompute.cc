@@ -24,10 +24,6 @@ constexpr std::int64_t kGroupShareOfAPlan = 2;
 /// Of calls: no chain is as long. A cycle is.
 constexpr std::int64_t kFarTooMany = 1'000'000'000;
 
-bool has(std::vector<ValueId> const& values, ValueId id) {
-    return std::find(values.begin(), values.end(), id) != values.end();
-}
-
 }  // namespace
 
 void Recompute::learn(Made const& event) {
@@ -36,6 +32,7 @@ void Recompute::learn(Made const& event) {
         values_.alter(event.value, *value, [&](Value& v) {
             v.recipe = event.recipe;
             v.recompute_first = event.before_moves;
+            v.too_large_at = -1;
         });
     }
 }
@@ -84,10 +81,29 @@ std::int64_t Recompute::calls_above(ValueId id, Chains& known) const {
     return known[id] = most;
 }
 
+/// Its own recipe needs it, by those of what is gone.
+bool Recompute::is_in_a_circle(ValueId id) const {
+    std::vector<ValueId> below{id};
+    std::int64_t const walk = ++walks_;
+    for (std::size_t i = 0; i < below.size(); ++i) {
+        for (ValueId const each : values_.find(below[i])->recipe->sources) {
+            Value const* const source = values_.find(each);
+            if (each == id) {
+                return true;
+            }
+            if (source != nullptr && source->by_recipe && source->seen_by != walk) {
+                source->seen_by = walk;
+                below.push_back(each);
+            }
+        }
+    }
+    return false;
+}
+
 /// What a need of `wanted` may have to bring back, once `going` has gone, is at most so much.
 bool Recompute::is_small(ValueId wanted, ValueId going, std::int64_t most_bytes) const {
     std::vector<ValueId> group{wanted};
-    std::unordered_set<ValueId> seen{wanted};
+    std::int64_t const walk = ++walks_;
     std::int64_t bytes = 0;
     std::int64_t transient_bytes = 0;
     for (std::size_t i = 0; i < group.size(); ++i) {
@@ -96,17 +112,21 @@ bool Recompute::is_small(ValueId wanted, ValueId going, std::int64_t most_bytes)
             continue;
         }
         bytes += value->size_bytes;
-        if (!value->by_recipe && group[i] != going) {
-            continue;
-        }
-        transient_bytes = std::max(transient_bytes, value->recipe->transient_bytes);
-        for (ValueId const source : value->recipe->sources) {
-            if (seen.insert(source).second) {
-                group.push_back(source);
+        if (value->by_recipe || group[i] == going) {
+            transient_bytes = std::max(transient_bytes, value->recipe->transient_bytes);
+            for (ValueId const each : value->recipe->sources) {
+                Value const* const source = values_.find(each);
+                if (source != nullptr && each != wanted && source->seen_by != walk) {
+                    source->seen_by = walk;
+                    group.push_back(each);
+                }
             }
         }
+        if (bytes + transient_bytes > most_bytes) {
+            return false;
+        }
     }
-    return bytes + transient_bytes <= most_bytes;
+    return true;
 }
 
 /// Nor is what needs of those may have to bring back that are made of it.
@@ -130,25 +150,64 @@ bool Recompute::all_above_are_small(ValueId going, std::int64_t most_bytes) cons
     return true;
 }
 
+/// A plan has weighed how many run in a row.
+bool Recompute::calls_fit(ValueId id, Value const& value) const {
+    if (value.choice.recompute) {
+        return !is_in_a_circle(id);
+    }
+    Chains below;
+    Chains above;
+    return calls_below(id, id, below) + calls_above(id, above) <= kMostCallsInARow;
+}
+
+bool Recompute::is_still_too_large(Value const& value) const {
+    std::int64_t shrunk_at = families_.shrunk_at(value.family);
+    for (ValueId const each : value.recipe->sources) {
+        shrunk_at = std::max(shrunk_at, families_.shrunk_at(values_.find(each)->family));
+    }
+    return value.too_large_at >= shrunk_at;
+}
+
 /// A plan has weighed how much is made again at once; here it may be half of the limit.
 bool Recompute::may_drop(ValueId id) const {
     Value const& value = *values_.find(id);
-    bool const is_planned = value.choice.recompute;
-    Chains below;
-    Chains above;
-    std::int64_t const calls = calls_below(id, id, below) + calls_above(id, above);
-    if (!is_sound(*value.recipe) || calls > (is_planned ? kFarTooMany - 1 : kMostCallsInARow)) {
+    if (!is_sound(*value.recipe) || is_still_too_large(value)) {
         return false;
     }
-    std::int64_t const share = is_planned ? kGroupShareOfAPlan
-                               : moves_   ? kGroupShare
-                                          : kGroupShareAlone;
+    std::int64_t const share = value.choice.recompute ? kGroupShareOfAPlan
+                               : moves_               ? kGroupShare
+                                                      : kGroupShareAlone;
     std::int64_t const most_bytes = device_bytes_ / share;
-    return device_bytes_ == 0 ||
-           (is_small(id, id, most_bytes) && all_above_are_small(id, most_bytes));
+    bool const may = calls_fit(id, value) &&
+                     (device_bytes_ == 0 ||
+                      (is_small(id, id, most_bytes) && all_above_are_small(id, most_bytes)));
+    value.too_large_at = may ? -1 : families_.now();
+    return may;
+}
+
+/// It is about to go: what it is made of is its family.
+void Recompute::join_family(ValueId id) {
+    if (values_.by_recipe().empty()) {
+        families_.end_all();
+    }
+    auto const family_of = [&](Value& value) {
+        value.family = families_.exists(value.family) ? value.family : families_.begin();
+        return value.family;
+    };
+    Value& value = *values_.find(id);
+    for (ValueId const source : value.recipe->sources) {
+        families_.join(family_of(*values_.find(source)), family_of(value));
+    }
+}
+
+void Recompute::shrink_family(Value const& value) {
+    if (families_.exists(value.family)) {
+        families_.shrink(value.family);
+    }
 }
 
 void Recompute::drop(ValueId id) {
+    join_family(id);
     Value& value = *values_.find(id);
     Command& gone = reply_.add(CommandKind::drop, Lane::compute, id);
     gone.work = SideWork::recompute;
@@ -173,20 +232,26 @@ void Recompute::order_sources(ValueId id) {
     for (ValueId const each : value.recipe->sources) {
         Value& source = *values_.find(each);
         if (source.distance > value.distance) {
-            values_.alter(each, source, [&](Value& v) { v.distance = value.distance; });
+            values_.set_distance(each, source, value.distance);
             order_sources(each);
         }
     }
 }
 
+/// What is needed first comes first, so that each source is looked at once.
 void Recompute::order_all_sources() {
+    std::vector<ValueTable::Key> gone;
     for (ValueId const id : values_.by_recipe()) {
+        gone.emplace_back(values_.find(id)->distance, id);
+    }
+    std::sort(gone.begin(), gone.end());
+    for (auto const& [distance, id] : gone) {
         order_sources(id);
     }
 }
 
-void Recompute::add_to(Group& group, ValueId id) const {
-    if (has(group.there, id) || has(group.loads, id) || has(group.runs, id)) {
+void Recompute::add_to(Group& group, std::unordered_set<ValueId>& seen, ValueId id) const {
+    if (!seen.insert(id).second) {
         return;
     }
     Value const& value = *values_.find(id);
@@ -200,15 +265,16 @@ void Recompute::add_to(Group& group, ValueId id) const {
         return;
     }
     for (ValueId const source : value.recipe->sources) {
-        add_to(group, source);
+        add_to(group, seen, source);
     }
     group.runs.push_back(id);
 }
 
 Recompute::Group Recompute::group_of(std::vector<ValueId> const& wanted) const {
     Group group;
+    std::unordered_set<ValueId> seen;
     for (ValueId const id : wanted) {
-        add_to(group, id);
+        add_to(group, seen, id);
     }
     for (ValueId const id : group.runs) {
         group.transient_bytes =
@@ -288,6 +354,7 @@ void Recompute::run(ValueId id) {
 
 /// No source counts it as a dependent any more.
 void Recompute::unlink(ValueId id, Value const& value) {
+    shrink_family(value);
     for (ValueId const each : value.recipe->sources) {
         if (Value* const source = values_.find(each)) {
             std::erase(source->dependents, id);
@@ -296,6 +363,7 @@ void Recompute::unlink(ValueId id, Value const& value) {
 }
 
 bool Recompute::forget(ValueId id, Value& value) {
+    shrink_family(value);
     if (value.by_recipe && value.way_back) {
         values_.alter(id, value, [](Value& v) { v.orphan = true; });
         return true;

@@ -6,12 +6,14 @@
 
 #include "base/ids.h"
 #include "executor/event.h"
+#include "executor/families.h"
 #include "executor/reply.h"
 #include "executor/transfers.h"
 #include "executor/value_table.h"
 
 #include <cstdint>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace spillway {
@@ -75,7 +77,12 @@ class Recompute {
     [[nodiscard]] bool failed(CommandId command);
 
   private:
-    void add_to(Group& group, ValueId id) const;
+    void add_to(Group& group, std::unordered_set<ValueId>& seen, ValueId id) const;
+    void join_family(ValueId id);
+    void shrink_family(Value const& value);
+    [[nodiscard]] bool is_still_too_large(Value const& value) const;
+    [[nodiscard]] bool calls_fit(ValueId id, Value const& value) const;
+    [[nodiscard]] bool is_in_a_circle(ValueId id) const;
     void let_go(ValueId id);
     void unlink(ValueId id, Value const& value);
     void run_is_over(CommandId command, ValueId id, bool well);
@@ -92,6 +99,8 @@ class Recompute {
     ValueTable& values_;
     Transfers& transfers_;
     Reply& reply_;
+    Families families_;
+    mutable std::int64_t walks_ = 0;  ///< along recipes, so far
     std::unordered_map<CommandId, ValueId> drops_;
     std::unordered_map<CommandId, ValueId> runs_;
     CommandId last_run_;

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,45 @@ constexpr std::int64_t kReadAheadShare = 64;
 
 constexpr std::int64_t kPageBytes = 4096;
 constexpr std::int64_t kOrderedEnd = kOrderedFirst / 2;
+
+/// The values of a view one by one, those that leave first in front. What was given may leave the
+/// view or move in it; nothing else may.
+class Candidates {
+  public:
+    Candidates(ValueTable const& values, ValueTable::Order const& view, bool by_delta)
+        : view_(view), by_delta_(by_delta) {
+        if (by_delta) {
+            std::vector<ValueId> all;
+            std::transform(
+                view.begin(),
+                view.end(),
+                std::back_inserter(all),
+                [](auto const& entry) { return entry.second; }
+            );
+            ordered_ = delta_order(values, std::move(all));
+        }
+    }
+
+    /// Invalid: there is none left.
+    ValueId next() {
+        if (by_delta_) {
+            return given_ == ordered_.size() ? ValueId{} : ordered_[given_++];
+        }
+        auto const at = last_ ? view_.lower_bound(*last_) : view_.end();
+        if (at == view_.begin()) {
+            return {};
+        }
+        last_ = *std::prev(at);
+        return last_->second;
+    }
+
+  private:
+    ValueTable::Order const& view_;
+    bool const by_delta_;
+    std::vector<ValueId> ordered_;  ///< all of them, by DELTA's rule
+    std::size_t given_ = 0;         ///< of these
+    std::optional<ValueTable::Key> last_;
+};
 
 }  // namespace
 
@@ -68,31 +109,25 @@ void Room::store_ahead() {
         return floor_.now_bytes() + values_.held_bytes() - values_.droppable_bytes() -
                store_ahead_bytes();
     };
+    if (excess() <= 0 || values_.storable().empty() || is_enough_stored()) {
+        return;
+    }
     std::int64_t const by_recipe_bytes = goes_at_any_moment_bytes(excess());
-    bool const may_store = excess() > by_recipe_bytes && !values_.storable().empty();
-    std::vector<ValueId> const by_delta =
-        may_store && is_delta() ? leaving_order(values_.storable()) : std::vector<ValueId>();
-    std::size_t passed_over = 0;
-    std::size_t started = 0;
-    while (excess() > by_recipe_bytes && passed_over < values_.storable().size() &&
-           !is_enough_stored()) {
-        auto const at =
-            std::next(values_.storable().rbegin(), static_cast<std::ptrdiff_t>(passed_over));
-        ValueId const id = is_delta() ? by_delta[passed_over + started] : at->second;
+    if (excess() <= by_recipe_bytes) {
+        return;
+    }
+    Candidates candidates(values_, values_.storable(), is_delta());
+    for (ValueId id = candidates.next();
+         id.valid() && excess() > by_recipe_bytes && !is_enough_stored();
+         id = candidates.next()) {
         Value const& value = *values_.find(id);
         bool const waits_for_sources = value.choice.recompute && value.recipe;
-        if (waits_for_sources || goes_by_recipe(id, true)) {
-            ++passed_over;
-            continue;
-        }
-        if (transfers_.start_store(id, false)) {
-            ++started;
+        if (waits_for_sources || goes_by_recipe(id, true) || transfers_.start_store(id, false)) {
             continue;
         }
         if (!ledger_.is_too_large(Pool::nvme, values_.find(id)->away_bytes())) {
             return;  // what is full is full for smaller ones, too, or nearly
         }
-        ++passed_over;
     }
 }
 
@@ -119,7 +154,7 @@ void Room::return_by_plan(std::vector<ValueId> const& ids) {
         if (value == nullptr) {
             continue;
         }
-        value->awaits_return = false;
+        values_.alter(id, *value, [](Value& v) { v.awaits_return = false; });
         bool const is_away = value->copy && !value->takes_device_bytes() && !value->orphan;
         bool const fits = transfers_.used_bytes() + value->size_bytes <= read_ahead_limit_bytes();
         if (is_away && !value->fetched && fits) {
@@ -139,9 +174,6 @@ void Room::read_ahead(bool ordered) {
         Value const& value = *values_.find(id);
         if (ordered && distance > kOrderedEnd) {
             break;
-        }
-        if (value.fetched || value.awaits_return) {
-            continue;
         }
         used += value.size_bytes;
         if (used > limit) {
@@ -191,17 +223,22 @@ std::int64_t Room::goes_at_any_moment_bytes(std::int64_t enough_bytes) const {
 
 /// Those needed last first.
 std::int64_t Room::drop_by_recipes(std::int64_t missing_bytes, bool before_moves) {
-    std::vector<ValueId> candidates;
-    if (missing_bytes > 0 && options_.chooser != ChooserKind::keep_all) {
-        for (auto const& [distance, id] : values_.recomputable()) {
-            candidates.push_back(id);
-        }
+    if (options_.chooser == ChooserKind::keep_all) {
+        return 0;
     }
+    Candidates candidates(values_, values_.recomputable(), false);
+    std::unordered_set<ValueId> stayed;  // a drop may have its sources needed sooner
     std::int64_t freed = 0;
-    for (auto id = candidates.rbegin(); id != candidates.rend() && freed < missing_bytes; ++id) {
-        if (goes_by_recipe(*id, before_moves)) {
-            freed += values_.find(*id)->size_bytes;
-            drop_by_recipe(*id);
+    while (freed < missing_bytes) {
+        ValueId const id = candidates.next();
+        if (!id.valid()) {
+            break;
+        }
+        if (!goes_by_recipe(id, before_moves)) {
+            stayed.insert(id);
+        } else if (!stayed.contains(id)) {
+            freed += values_.find(id)->size_bytes;
+            drop_by_recipe(id);
         }
     }
     return freed;
@@ -228,25 +265,20 @@ void Room::recompute_by_plan() {
     });
 }
 
-/// Those that the rule has leave first in front.
-std::vector<ValueId> Room::leaving_order(ValueTable::Order const& some) const {
-    std::vector<ValueId> order;
-    for (auto at = some.rbegin(); at != some.rend(); ++at) {
-        order.push_back(at->second);
-    }
-    return is_delta() ? delta_order(values_, std::move(order)) : order;
-}
-
 /// One after the other, each by its own way; the other way where that has no room.
 std::int64_t Room::evict_by_delta(std::int64_t missing_bytes) {
     if (missing_bytes <= 0) {
         return 0;
     }
-    ValueTable::Order all = values_.droppable();
-    all.insert(values_.storable().begin(), values_.storable().end());
+    std::vector<ValueId> all;
+    for (ValueTable::Order const* const view : {&values_.droppable(), &values_.storable()}) {
+        std::transform(view->begin(), view->end(), std::back_inserter(all), [](auto const& entry) {
+            return entry.second;
+        });
+    }
     std::vector<ValueId> leaving;
     std::int64_t freed = 0;
-    for (ValueId const id : leaving_order(all)) {
+    for (ValueId const id : delta_order(values_, std::move(all))) {
         if (freed >= missing_bytes) {
             break;
         }
@@ -304,10 +336,15 @@ std::int64_t Room::store_and_drop(std::int64_t missing_bytes, bool last_resort) 
     }
     std::vector<ValueId> leaving;
     std::int64_t freed = 0;
-    for (ValueId const id :
-         leaving_order(last_resort ? values_.last_resort() : values_.storable())) {
-        // One that fits nowhere does not stop smaller ones.
-        if (freed < missing_bytes && transfers_.start_store(id, true)) {
+    Candidates candidates(
+        values_, last_resort ? values_.last_resort() : values_.storable(), is_delta()
+    );
+    while (freed < missing_bytes) {
+        ValueId const id = candidates.next();
+        if (!id.valid()) {
+            break;
+        }
+        if (transfers_.start_store(id, true)) {  // one that fits nowhere does not stop smaller ones
             freed += values_.find(id)->size_bytes;
             leaving.push_back(id);
         }

@@ -74,7 +74,6 @@ class Room {
     void drop(ValueId id);
     [[nodiscard]] std::int64_t drop_from(std::int64_t missing_bytes);
     [[nodiscard]] bool is_delta() const { return options_.eviction == EvictionRule::delta; }
-    [[nodiscard]] std::vector<ValueId> leaving_order(ValueTable::Order const& some) const;
     [[nodiscard]] std::int64_t evict_by_delta(std::int64_t missing_bytes);
     [[nodiscard]] bool goes_by_recipe(ValueId id, bool before_moves) const;
     [[nodiscard]] std::int64_t goes_at_any_moment_bytes(std::int64_t enough_bytes) const;

@@ -61,10 +61,13 @@ struct Value {
 
     // Note [Recipes] (recompute.h)
     std::optional<RecipeShape> recipe{};
-    bool recompute_first = false;       ///< it goes by its recipe before anything is moved
-    bool by_recipe = false;             ///< gone without a copy: a run makes it again
-    std::vector<ValueId> dependents{};  ///< that are gone, and whose recipes need it
-    int holds = 0;                      ///< of runs that need it on the device
+    bool recompute_first = false;            ///< it goes by its recipe before anything is moved
+    bool by_recipe = false;                  ///< gone without a copy: a run makes it again
+    std::vector<ValueId> dependents{};       ///< that are gone, and whose recipes need it
+    int holds = 0;                           ///< of runs that need it on the device
+    std::int64_t family = -1;                ///< see Families; below the first one's: of none
+    mutable std::int64_t seen_by = 0;        ///< the last walk along recipes that came by
+    mutable std::int64_t too_large_at = -1;  ///< when its recipe was found so; see Families
 
     /// What a block of it takes from now on.
     [[nodiscard]] std::int64_t away_bytes() const {
@@ -77,6 +80,10 @@ struct Value {
     [[nodiscard]] bool could_go_by_recipe() const {
         return recipe && on_device && unshared && !copy && holds == 0 && !orphan &&
                choice.advice == Advice::when_asked;
+    }
+    /// Only away, and it comes back before its need where there is room.
+    [[nodiscard]] bool is_read_ahead() const {
+        return copy && !takes_device_bytes() && !fetched && !awaits_return;
     }
     /// Its store starts as soon as it can.
     [[nodiscard]] bool is_about_to_leave() const {

@@ -49,7 +49,7 @@ ValueTable::Order* ValueTable::view_of(Value const& value) {
         return &orphans_;
     }
     if (!value.takes_device_bytes()) {
-        return value.copy ? &absent_ : nullptr;
+        return value.is_read_ahead() ? &absent_ : nullptr;
     }
     if (value.way_back) {
         return &droppable_;
@@ -113,6 +113,18 @@ void ValueTable::file(ValueId id, Value const& value) {
         held_bytes_ += value.size_bytes;
     }
     about_to_leave_ += value.is_about_to_leave() ? 1 : 0;
+}
+
+void ValueTable::set_distance(ValueId id, Value& value, std::int64_t distance) {
+    Order* const view = view_of(value);
+    bool const could_go = value.could_go_by_recipe();
+    for (Order* const each : {view, could_go ? &recomputable_ : nullptr}) {
+        if (each != nullptr) {
+            each->erase({value.distance, id});
+            each->insert({distance, id});
+        }
+    }
+    value.distance = distance;
 }
 
 ValueId ValueTable::largest_held() const {

@@ -36,13 +36,16 @@ class ValueTable {
         file(id, value);
     }
 
+    /// As `alter`, of the distance alone.
+    void set_distance(ValueId id, Value& value, std::int64_t distance);
+
     /// Held, unshared, without a copy: may be stored when asked.
     [[nodiscard]] Order const& storable() const { return storable_; }
     /// As storable, but only before an allocation fails.
     [[nodiscard]] Order const& last_resort() const { return last_resort_; }
     /// On the device with a copy under way or away: can be dropped (or, returning, cancelled).
     [[nodiscard]] Order const& droppable() const { return droppable_; }
-    /// Only away.
+    /// Only away, and to be read ahead.
     [[nodiscard]] Order const& absent() const { return absent_; }
     /// Unreferred values whose copies are in flight.
     [[nodiscard]] Order const& orphans() const { return orphans_; }

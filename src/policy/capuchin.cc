@@ -3,12 +3,16 @@
 
 #include "policy/capuchin.h"
 
+#include "policy/away_peak.h"
 #include "policy/transfer_times.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 namespace spillway {
@@ -29,12 +33,16 @@ struct Candidate {
     }
 };
 
+/// Of no candidate.
+constexpr std::size_t kNoPlace = std::numeric_limits<std::size_t>::max();
+
 class Chooser {
   public:
     explicit Chooser(PlanRequest const& request)
         : request_(request),
           step_(request.trace),
-          rates_(transfer_rates(request.machine, request.pool())) {}
+          rates_(transfer_rates(request.machine, request.pool())),
+          peak_(step_) {}
 
     Plan make() {
         find_candidates();
@@ -49,6 +57,7 @@ class Chooser {
             }
             choose(each, FateKind::move);
         }
+        look_up_candidates();
         while (!is_enough()) {
             Candidate* const cheapest = cheapest_left();
             if (cheapest == nullptr) {
@@ -106,44 +115,71 @@ class Chooser {
 
     [[nodiscard]] bool is_enough() const {
         return request_.budgets.device_bytes == 0 ||
-               peak_without(step_, away_) <= request_.budgets.device_bytes;
+               peak_.peak_bytes() <= request_.budgets.device_bytes;
+    }
+
+    /// Who is made of what, and what is left by what it costs.
+    void look_up_candidates() {
+        place_of_.assign(step_.values.size(), kNoPlace);
+        made_of_.resize(step_.values.size());
+        for (std::size_t i = 0; i < all_.size(); ++i) {
+            place_of_[all_[i].value.index()] = i;
+            if (auto const& recipe = request_.trace.values[all_[i].value.index()].recipe) {
+                for (ValueId const source : recipe->sources) {
+                    std::vector<std::size_t>& made = made_of_[source.index()];
+                    if (made.empty() || made.back() != i) {
+                        made.push_back(i);
+                    }
+                }
+            }
+            file(i);
+        }
+    }
+
+    void file(std::size_t place) {
+        Candidate const& each = all_[place];
+        if (each.fate == FateKind::keep && each.cost_ns() < kNever) {
+            left_.emplace(each.cost_ns(), place);
+        }
+    }
+
+    void add_remake_ns(std::size_t place, std::int64_t more_ns) {
+        Candidate& each = all_[place];
+        if (each.fate == FateKind::keep && each.remake_ns < kNever) {
+            left_.erase({each.cost_ns(), place});
+            each.remake_ns += more_ns;
+            file(place);
+        }
     }
 
     void choose(Candidate& candidate, FateKind fate) {
+        left_.erase({candidate.cost_ns(), static_cast<std::size_t>(&candidate - all_.data())});
         candidate.fate = fate;
-        away_.push_back(candidate.value);
+        peak_.add(candidate.value);
         if (fate != FateKind::recompute) {
             return;
         }
         // What is made of it has to make it, too.
-        for (Candidate& other : all_) {
-            auto const& recipe = request_.trace.values[other.value.index()].recipe;
-            if (recipe && other.fate == FateKind::keep && other.remake_ns < kNever &&
-                std::count(recipe->sources.begin(), recipe->sources.end(), candidate.value) > 0) {
-                other.remake_ns += candidate.remake_ns;
-            }
+        for (std::size_t const place : made_of_[candidate.value.index()]) {
+            add_remake_ns(place, candidate.remake_ns);
         }
         // And it is made once more for each that is made of it.
         for (ValueId const source :
              request_.trace.values[candidate.value.index()].recipe->sources) {
-            for (Candidate& other : all_) {
-                if (other.value == source && other.fate == FateKind::keep &&
-                    other.remake_ns < kNever) {
-                    other.remake_ns += request_.trace.values[source.index()].recipe->duration_ns;
-                }
+            if (std::size_t const place = place_of_[source.index()]; place != kNoPlace) {
+                add_remake_ns(place, recipe_ns(source));
             }
         }
     }
 
+    [[nodiscard]] std::int64_t recipe_ns(ValueId id) const {
+        auto const& recipe = request_.trace.values[id.index()].recipe;
+        return recipe ? recipe->duration_ns : 0;
+    }
+
+    /// Of equal ones the one with the most free time.
     [[nodiscard]] Candidate* cheapest_left() {
-        Candidate* cheapest = nullptr;
-        for (Candidate& each : all_) {
-            bool const is_left = each.fate == FateKind::keep && each.cost_ns() < kNever;
-            if (is_left && (cheapest == nullptr || each.cost_ns() < cheapest->cost_ns())) {
-                cheapest = &each;
-            }
-        }
-        return cheapest;
+        return left_.empty() ? nullptr : &all_[left_.begin()->second];
     }
 
     [[nodiscard]] Plan plan() const {
@@ -171,7 +207,10 @@ class Chooser {
     StepView const step_;
     TransferRates const rates_;
     std::vector<Candidate> all_;
-    std::vector<ValueId> away_;
+    AwayPeak peak_;                                        ///< with what was chosen away
+    std::vector<std::size_t> place_of_;                    ///< in `all_`, by value
+    std::vector<std::vector<std::size_t>> made_of_;        ///< places in `all_`, by source
+    std::set<std::pair<std::int64_t, std::size_t>> left_;  ///< (cost, place in `all_`)
 };
 
 }  // namespace

@@ -5,8 +5,6 @@
 
 #include "simulator/simulator.h"
 
-#include <utility>
-
 namespace spillway {
 
 Result<Forecast> forecast(PlanRequest const& request, Budgets const& budgets, Plan const& plan) {
@@ -15,26 +13,19 @@ Result<Forecast> forecast(PlanRequest const& request, Budgets const& budgets, Pl
         .device_bytes = budgets.device_bytes,
         .host_bytes = budgets.host_bytes,
         .nvme_bytes = budgets.nvme_bytes};
-    SimulatorOptions how{.order = OrderHint::exact, .keep_log = false, .keep_timeline = false};
-    Forecast forecast;
-    std::int64_t first_ns = 0;
-    for (std::int64_t const steps : {1, 2}) {
-        how.steps = steps;
-        Result<SimulationResult> const result =
-            simulate(request.trace, request.machine, options, &plan, how);
-        if (!result.ok()) {
-            return result.error();
-        }
-        if (!result->ok) {
-            return Forecast{.fits = false, .refusal = result->refusal};
-        }
-        std::int64_t const program_ns = result->compute_ns + result->recompute_ns +
-                                        result->slowed_ns + result->stall_need_ns +
-                                        result->stall_room_ns;
-        forecast.step_ns = program_ns - std::exchange(first_ns, program_ns);
-        forecast.peak_bytes = result->peak_bytes[static_cast<std::size_t>(Pool::device)];
+    SimulatorOptions const how{
+        .steps = 2, .order = OrderHint::exact, .keep_log = false, .keep_timeline = false};
+    Result<SimulationResult> const result =
+        simulate(request.trace, request.machine, options, &plan, how);
+    if (!result.ok()) {
+        return result.error();
     }
-    return forecast;
+    if (!result->ok) {
+        return Forecast{.fits = false, .refusal = result->refusal};
+    }
+    return Forecast{
+        .step_ns = result->program_ns() - result->before_last_step_ns,
+        .peak_bytes = result->peak_bytes[static_cast<std::size_t>(Pool::device)]};
 }
 
 }  // namespace spillway

@@ -11,7 +11,8 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <unordered_map>
+#include <optional>
+#include <vector>
 
 namespace spillway {
 
@@ -59,7 +60,8 @@ class PofoTable {
           )),
           slots_(static_cast<std::int64_t>(static_cast<double>(problem.room_bytes) / slot_bytes_)),
           ns_a_slot_(problem.rate > 0 ? slot_bytes_ * 1e9 / problem.rate : 0),
-          parts_(problem.stages.size()) {
+          parts_(problem.stages.size()),
+          known_(parts_.size() * cube(slots_ + 1)) {
         for (std::size_t i = 0; i < parts_.size(); ++i) {
             add_parts(i);
         }
@@ -87,6 +89,9 @@ class PofoTable {
         std::size_t part = 0;
     };
 
+    static std::size_t cube(std::int64_t width) {
+        return static_cast<std::size_t>(width * width * width);
+    }
     [[nodiscard]] double slots_of(std::int64_t bytes) const {
         return static_cast<double>(bytes) / slot_bytes_;
     }
@@ -182,22 +187,28 @@ class PofoTable {
         std::int64_t const key =
             ((static_cast<std::int64_t>(i) * width + queue.held) * width + queue.to_leave) * width +
             queue.to_fetch;
-        if (auto const known = known_.find(key); known != known_.end()) {
-            return known->second;
+        if (std::optional<Best> const& known = known_[static_cast<std::size_t>(key)]) {
+            return *known;
         }
         Best best;
         for (std::size_t k = 0; k < parts_[i].size(); ++k) {
+            // Later ones are longer, and take no less.
+            Part const& part = parts_[i][k];
+            if (part.remake_ns >= best.ns ||
+                part.whole > static_cast<double>(slots_ - queue.held)) {
+                break;
+            }
             Queue next = queue;
-            double const own_ns = pass(parts_[i][k], next);
+            double const own_ns = pass(part, next);
             if (own_ns >= best.ns) {
                 continue;
             }
-            double const ns = own_ns + best_from(parts_[i][k].end, next).ns;
+            double const ns = own_ns + best_from(part.end, next).ns;
             if (ns < best.ns) {
                 best = {ns, k};
             }
         }
-        known_.emplace(key, best);
+        known_[static_cast<std::size_t>(key)] = best;
         return best;
     }
 
@@ -205,8 +216,8 @@ class PofoTable {
     double const slot_bytes_;
     std::int64_t const slots_;
     double const ns_a_slot_;
-    std::vector<std::vector<Part>> parts_;  ///< that begin at each stage
-    std::unordered_map<std::int64_t, Best> known_;
+    std::vector<std::vector<Part>> parts_;    ///< that begin at each stage
+    std::vector<std::optional<Best>> known_;  ///< by stage and queue
 };
 
 }  // namespace

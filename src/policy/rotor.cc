@@ -5,13 +5,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <vector>
 
 namespace spillway {
 
 namespace {
 
-constexpr std::int64_t kNoWay = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kNoWay = std::numeric_limits<std::int64_t>::max() / 4;
 constexpr std::int64_t kSlots = 500;  ///< theirs
 constexpr std::int64_t kMostSlots = 2000;
 
@@ -29,24 +31,23 @@ class RotorTable {
           slot_bytes_(std::max<std::int64_t>(1, (room_bytes + slots - 1) / slots)),
           slots_((room_bytes + slot_bytes_ - 1) / slot_bytes_),
           segment_bytes_(segment_bytes) {
-        best_.resize((stages.size() + 1) * width());
+        best_ns_.assign((stages.size() + 1) * width(), kNoWay);
+        segment_ends_.resize((stages.size() + 1) * width());
+        std::fill(best_ns_.end() - static_cast<std::ptrdiff_t>(width()), best_ns_.end(), 0);
         for (std::size_t i = stages.size(); i-- > 0;) {
-            for (std::int64_t held = 0; held <= slots_; ++held) {
-                best_[i * width() + static_cast<std::size_t>(held)] = best_from(i, held);
-            }
+            fill(i);
         }
     }
 
     [[nodiscard]] std::optional<std::vector<StageFate>> fates() const {
-        if (at(0, 0).ns == kNoWay) {
+        if (best_ns_.front() >= kNoWay) {
             return std::nullopt;
         }
         std::vector<StageFate> fates;
         std::int64_t held = 0;
         for (std::size_t i = 0; i < stages_.size();) {
-            Best const& best = at(i, held);
-            std::size_t const end = best.segment_end;
-            held += best.kept_slots;
+            std::size_t const end = segment_ends_[i * width() + static_cast<std::size_t>(held)];
+            held += slots_of(bytes_kept(i, end));
             fates.push_back(end == i ? StageFate::keep : StageFate::checkpoint);
             for (i = std::max(i + 1, end); fates.size() < i;) {
                 fates.push_back(StageFate::inner);
@@ -56,38 +57,49 @@ class RotorTable {
     }
 
   private:
-    struct Best {
-        std::int64_t ns = 0;
-        std::size_t segment_end = 0;  ///< of the segment that begins here; here: the tape stays
-        std::int64_t kept_slots = 0;
-    };
-
     [[nodiscard]] std::size_t width() const { return static_cast<std::size_t>(slots_) + 1; }
-    [[nodiscard]] Best const& at(std::size_t i, std::int64_t held) const {
-        return best_[i * width() + static_cast<std::size_t>(held)];
-    }
     [[nodiscard]] std::int64_t slots_of(std::int64_t bytes) const {
         return (bytes + slot_bytes_ - 1) / slot_bytes_;
     }
-    [[nodiscard]] bool fits(std::int64_t held, std::int64_t bytes) const {
-        return held * slot_bytes_ + bytes <= room_bytes_;
+    /// What stays of a segment up to `end`; of the whole stage where that is `i` itself.
+    [[nodiscard]] std::int64_t bytes_kept(std::size_t i, std::size_t end) const {
+        if (end == i) {
+            return whole_bytes(stages_[i]);
+        }
+        std::int64_t bytes = stages_[i].input_bytes + stages_[i].other_bytes;
+        for (std::size_t j = i + 1; j < end; ++j) {
+            bytes += bytes_kept_inside(stages_[j]);
+        }
+        return bytes;
     }
 
-    [[nodiscard]] Best best_from(std::size_t i, std::int64_t held) const {
-        Best best{.ns = kNoWay};
-        auto const may_take = [&](std::int64_t own_ns, std::size_t end, std::int64_t kept_bytes) {
-            std::int64_t const kept = slots_of(kept_bytes);
-            if (held + kept > slots_) {
-                return;
-            }
-            Best const& rest = at(std::max(i + 1, end), held + kept);
-            if (rest.ns != kNoWay && rest.ns + own_ns < best.ns) {
-                best = {rest.ns + own_ns, end, kept};
-            }
-        };
-        if (fits(held, whole_bytes(stages_[i]))) {
-            may_take(0, i, whole_bytes(stages_[i]));
+    /// Offers every count of held slots of stage i to go on behind `next` with `kept_bytes` more,
+    /// where `bytes` fit beside them for a while. Of equal offers the first stays.
+    void offer(
+        std::size_t i,
+        std::size_t end,
+        std::int64_t own_ns,
+        std::int64_t kept_bytes,
+        std::int64_t bytes
+    ) {
+        std::int64_t const kept = slots_of(kept_bytes);
+        if (bytes > room_bytes_ || kept > slots_) {
+            return;
         }
+        std::int64_t const most_held = std::min((room_bytes_ - bytes) / slot_bytes_, slots_ - kept);
+        std::int64_t const* const rest_ns = best_ns_.data() + std::max(i + 1, end) * width() + kept;
+        std::int64_t* const best_ns = best_ns_.data() + i * width();
+        std::uint32_t* const ends = segment_ends_.data() + i * width();
+        for (std::int64_t held = 0; held <= most_held; ++held) {
+            std::int64_t const ns = rest_ns[held] + own_ns;
+            bool const is_better = ns < best_ns[held];
+            best_ns[held] = is_better ? ns : best_ns[held];
+            ends[held] = is_better ? static_cast<std::uint32_t>(end) : ends[held];
+        }
+    }
+
+    void fill(std::size_t i) {
+        offer(i, i, 0, whole_bytes(stages_[i]), whole_bytes(stages_[i]));
         std::int64_t kept_bytes = stages_[i].input_bytes;
         std::int64_t bytes = 0;
         std::int64_t ns = 0;
@@ -95,12 +107,11 @@ class RotorTable {
             bytes += whole_bytes(stages_[j]);
             kept_bytes += j == i ? stages_[j].other_bytes : bytes_kept_inside(stages_[j]);
             ns += j == i ? stages_[j].tape_ns : remake_inside_ns(stages_[j]);
-            if (!fits(held, bytes) || bytes > segment_bytes_) {
+            if (bytes > room_bytes_ || bytes > segment_bytes_) {
                 break;
             }
-            may_take(ns, j + 1, kept_bytes);
+            offer(i, j + 1, ns, kept_bytes, bytes);
         }
-        return best;
     }
 
     std::vector<Stage> const& stages_;
@@ -108,7 +119,9 @@ class RotorTable {
     std::int64_t const slot_bytes_;
     std::int64_t const slots_;
     std::int64_t const segment_bytes_;
-    std::vector<Best> best_;
+    std::vector<std::int64_t> best_ns_;        ///< by stage and slots held before it
+    std::vector<std::uint32_t> segment_ends_;  ///< of the segment that begins there; the stage
+                                               ///< itself: its tape stays
 };
 
 }  // namespace

@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <iterator>
 #include <map>
+#include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +39,34 @@ bool is_one_of(std::array<std::string_view, N> const& names, std::string const& 
     return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+/// What is made again together. A segment has the number of its last value.
+class Segments {
+  public:
+    explicit Segments(std::size_t values) : joined_(values), bytes_(values) {
+        std::iota(joined_.begin(), joined_.end(), std::size_t{0});
+    }
+
+    [[nodiscard]] std::size_t of(ValueId id) {
+        std::size_t at = id.index();
+        while (joined_[at] != at) {
+            at = joined_[at] = joined_[joined_[at]];
+        }
+        return at;
+    }
+    [[nodiscard]] std::int64_t bytes(std::size_t segment) const { return bytes_[segment]; }
+    /// `value` and these become one.
+    void join(std::set<std::size_t> const& others, std::size_t value, std::int64_t bytes) {
+        bytes_[value] = bytes;
+        for (std::size_t const other : others) {
+            joined_[other] = value;
+        }
+    }
+
+  private:
+    std::vector<std::size_t> joined_;  ///< by segment: what it became; itself: it is one
+    std::vector<std::int64_t> bytes_;
+};
+
 class SuperneuronsPlan {
   public:
     explicit SuperneuronsPlan(PlanRequest const& request)
@@ -52,6 +83,7 @@ class SuperneuronsPlan {
     Plan make() {
         choose_made_again();
         need_sources_sooner();
+        find_needs();
         Plan plan;
         for (ValueId const id : moved()) {
             plan.fates[step_.slot_of(id)] = {
@@ -86,32 +118,24 @@ class SuperneuronsPlan {
     /// The segments of its sources become one, which it joins if it is still small enough.
     void choose_made_again() {
         std::int64_t const most_bytes = superneurons_peak_bytes(step_);
-        std::vector<std::size_t> segments(step_.values.size());  // by value made again
-        std::map<std::size_t, std::int64_t> bytes;               // by segment
+        Segments segments(step_.values.size());
         for (std::size_t i = 0; i < step_.values.size(); ++i) {
             if (!can_be_made_again(i)) {
                 continue;
             }
             std::vector<ValueId> const& sources = request_.trace.values[i].recipe->sources;
-            std::map<std::size_t, std::int64_t> joined;
-            for (ValueId const id : sources) {
-                if (made_again_[id.index()]) {
-                    joined[segments[id.index()]] = bytes[segments[id.index()]];
-                }
-            }
+            std::set<std::size_t> joined;
             std::int64_t sum = size_of(i);
-            for (auto const& [segment, segment_bytes] : joined) {
-                sum += segment_bytes;
+            for (ValueId const id : sources) {
+                if (made_again_[id.index()] && joined.insert(segments.of(id)).second) {
+                    sum += segments.bytes(segments.of(id));
+                }
             }
             if (sum > most_bytes) {
                 continue;  // a checkpoint
             }
             made_again_[i] = true;
-            segments[i] = i;
-            bytes[i] = sum;
-            for (std::size_t before = 0; before < i && !joined.empty(); ++before) {
-                segments[before] = joined.contains(segments[before]) ? i : segments[before];
-            }
+            segments.join(joined, i, sum);
             ValueView& view = step_.values[i];
             for (ValueId const id : sources) {  // it goes when they may
                 view.unshared = std::max(*view.unshared, *step_.values[id.index()].unshared);
@@ -164,23 +188,27 @@ class SuperneuronsPlan {
         return fewest_that_fit(step_, all_made_again(), order, request_.budgets.device_bytes);
     }
 
-    /// Where backward needs what the checkpoint before it, in the order of backward, made.
-    [[nodiscard]] std::optional<Slot> returning_slot(ValueId id) const {
-        std::optional<ValueId> before;
+    /// At each point the first of the values of moving layers that it needs first.
+    void find_needs() {
         for (std::size_t i = 0; i < step_.values.size(); ++i) {
-            std::optional<std::size_t> const needed = step_.values[i].needed;
-            bool const is_before =
-                layers_[i] == moving_layer_ && needed && *needed < *step_.values[id.index()].needed;
-            if (is_before && (!before || *needed > *step_.values[before->index()].needed)) {
-                before = ValueId{static_cast<std::int64_t>(i)};
+            if (layers_[i] == moving_layer_ && step_.values[i].needed) {
+                needs_.emplace(*step_.values[i].needed, ValueId{static_cast<std::int64_t>(i)});
             }
         }
-        return step_.returning_slot(id, before);
+    }
+
+    /// Where backward needs what the checkpoint before it, in the order of backward, made.
+    [[nodiscard]] std::optional<Slot> returning_slot(ValueId id) const {
+        auto const at = needs_.lower_bound(*step_.values[id.index()].needed);
+        return step_.returning_slot(
+            id, at == needs_.begin() ? std::nullopt : std::optional(std::prev(at)->second)
+        );
     }
 
     PlanRequest const& request_;
     StepView step_;  ///< with the needs that being made again adds
     std::vector<bool> made_again_;
+    std::map<std::size_t, ValueId> needs_;   ///< of moving layers, by point
     std::vector<SuperneuronsLayer> layers_;  ///< by value
     SuperneuronsLayer moving_layer_ = SuperneuronsLayer::convolution;
 };

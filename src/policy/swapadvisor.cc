@@ -15,6 +15,14 @@ namespace spillway {
 
 namespace {
 
+/// Of more genes fewer generations are made, since each list takes longer to judge.
+constexpr std::size_t kManyGenes = 1000;
+
+std::size_t most_generations(std::size_t genes) {
+    std::size_t const most = genes > kManyGenes ? 12 * kManyGenes / genes : 12;
+    return std::clamp<std::size_t>(genes / 16, 1, std::max<std::size_t>(1, most));
+}
+
 /// As large as a plan in seconds allows; few where the step is small, since it is made often.
 GeneticSettings swap_search_settings(PlanRequest const& request, std::size_t genes) {
     auto const given = [&](char const* name, std::size_t otherwise) {
@@ -24,7 +32,7 @@ GeneticSettings swap_search_settings(PlanRequest const& request, std::size_t gen
     return {
         .seed = static_cast<std::uint64_t>(request.parameter("seed")),
         .population = given("population", std::clamp<std::size_t>(genes / 8, 6, 16)),
-        .generations = given("generations", std::clamp<std::size_t>(genes / 16, 1, 12))};
+        .generations = given("generations", most_generations(genes))};
 }
 
 class Swaps {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 namespace spillway {
 
@@ -79,8 +78,9 @@ void place_transfers(
         // It is unshared when its point has ended.
         std::int64_t const begin_ns = std::max(link_free_ns, step.begin_ns[*view(id).unshared + 1]);
         link_free_ns = begin_ns + took_ns(size(id), rates.out, rates.latency_ns);
-        auto const at = std::find_if(saves.begin(), saves.end(), [&](Moment const& save) {
-            return save.at_ns >= link_free_ns && save.value.number >= id.number;
+        // Saves are in the order of their times and of their values.
+        auto const at = std::partition_point(saves.begin(), saves.end(), [&](Moment const& save) {
+            return save.at_ns < link_free_ns || save.value.number < id.number;
         });
         Fate& fate = plan.fates[step.slot_of(id)];
         fate = {.kind = FateKind::move, .pool = pool};
@@ -111,17 +111,20 @@ void keep_the_rest(StepView const& step, Plan& plan) {
 }
 
 std::int64_t peak_without(StepView const& step, std::vector<ValueId> const& moved) {
-    std::set<ValueId> const away(moved.begin(), moved.end());
+    std::vector<bool> away(step.values.size());
+    for (ValueId const id : moved) {
+        away[id.index()] = true;
+    }
     std::int64_t held_bytes = 0;
     std::int64_t peak_bytes = 0;
     for (std::size_t at = 0; at < step.trace.points.size(); ++at) {
         TracePoint const& point = step.trace.points[at];
         auto const size = [&](ValueId id) { return step.trace.values[id.index()].size_bytes; };
         auto const is_first_need = [&](ValueId id) {
-            return away.contains(id) && step.values[id.index()].needed == at;
+            return away[id.index()] && step.values[id.index()].needed == at;
         };
         auto const leaves = [&](ValueId id) {
-            return away.contains(id) && step.values[id.index()].unshared == at;
+            return away[id.index()] && step.values[id.index()].unshared == at;
         };
         for (ValueId const id : point.needed) {
             held_bytes += is_first_need(id) ? size(id) : 0;

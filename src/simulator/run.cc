@@ -59,6 +59,7 @@ void SimulatorRun::run_step(std::int64_t step) {
     first_value_ = step * static_cast<std::int64_t>(trace_.values.size());
     live_.assign(trace_.values.size(), false);
     in_phase_ = false;
+    result_.before_last_step_ns = result_.program_ns();
     situation_.floor.last_highest_bytes = std::exchange(situation_.floor.highest_bytes, 0);
     ask(Begin{step});
     for (at_point_ = 0; at_point_ < trace_.points.size() && going(); ++at_point_) {

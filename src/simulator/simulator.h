@@ -80,6 +80,7 @@ struct SimulationResult {
     std::int64_t slowed_ns = 0;      ///< that it and recipes took longer since bytes moved
     std::int64_t stall_need_ns = 0;  ///< waited for bytes to come back
     std::int64_t stall_room_ns = 0;  ///< waited for bytes to leave
+    std::int64_t before_last_step_ns = 0;  ///< `program_ns` when the last step began
     std::int64_t stored_bytes = 0;   ///< as they crossed the links: encoded where they were
     std::int64_t loaded_bytes = 0;
     std::int64_t encodes = 0;
@@ -91,6 +92,11 @@ struct SimulationResult {
     std::array<std::int64_t, kPools> peak_bytes{};
     Timeline timeline;
     EventLog log;
+
+    /// Of the program: it ends before the last copies do.
+    [[nodiscard]] std::int64_t program_ns() const {
+        return compute_ns + recompute_ns + slowed_ns + stall_need_ns + stall_room_ns;
+    }
 };
 
 /// Runs `trace` on `machine` under the budgets of `options`. A `plan` (may be null) is given before

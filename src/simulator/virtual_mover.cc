@@ -57,7 +57,7 @@ void VirtualMover::execute(Command const& command) {
             return;
         }
         fences_.set(command.id, FenceState::pending);
-        pending_drops_.push_back(command);
+        wait_with_drop(command);
         return;
     }
     if (is_recompute) {
@@ -311,14 +311,26 @@ void VirtualMover::ended(TransferEnd const& end) {
     } else {
         fail_with_fence(command);
     }
-    try_pending_drops();
+    try_pending_drops(command.id);
 }
 
-void VirtualMover::try_pending_drops() {
-    for (Command const& command : std::exchange(pending_drops_, {})) {
+void VirtualMover::wait_with_drop(Command const& command) {
+    auto const first =
+        std::find_if(command.after.begin(), command.after.end(), [&](CommandId fence) {
+            return fences_.of(fence) == FenceState::pending;
+        });
+    pending_drops_[*first].push_back(command);
+}
+
+void VirtualMover::try_pending_drops(CommandId ended) {
+    auto const waiting = pending_drops_.extract(ended);
+    if (waiting.empty()) {
+        return;
+    }
+    for (Command const& command : waiting.mapped()) {
         FenceState const state = fences_.of(command.after);
         if (state == FenceState::pending) {
-            pending_drops_.push_back(command);
+            wait_with_drop(command);
         } else if (state == FenceState::failed) {
             fail_with_fence(command);
         } else {

@@ -103,7 +103,8 @@ class VirtualMover {
     void fail(Command const& command, Reason const& reason);
     void fail_with_fence(Command const& command);
     void ended(TransferEnd const& end);
-    void try_pending_drops();
+    void wait_with_drop(Command const& command);
+    void try_pending_drops(CommandId ended);
 
     SimulatorOptions const& how_;
     VirtualMoverSurroundings const around_;
@@ -114,7 +115,8 @@ class VirtualMover {
     VirtualLanes lanes_;
     std::unordered_map<CommandId, Reason> reasons_;  ///< of the commands that failed
     std::deque<Event> queued_;
-    std::vector<Command> pending_drops_;
+    /// By the first fence that each waits for.
+    std::unordered_map<CommandId, std::vector<Command>> pending_drops_;
     std::deque<Command> runs_;
     std::int64_t drops_by_recipe_ = 0;
     std::int64_t missing_bytes_ = 0;
