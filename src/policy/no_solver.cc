@@ -14,8 +14,7 @@ std::optional<ProgramSolution> solve_relaxed(LinearProgram const&, std::int64_t)
     return std::nullopt;
 }
 
-std::optional<ProgramSolution>
-solve_whole(LinearProgram const&, std::int64_t, std::vector<double> const&) {
+std::optional<ProgramSolution> solve_whole(LinearProgram const&, std::int64_t) {
     return std::nullopt;
 }
 

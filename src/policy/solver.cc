@@ -4,15 +4,17 @@
 // The only file that includes CBC's headers (https://github.com/coin-or/Cbc, EPL-2.0).
 #include "policy/solver.h"
 
+#include <CbcHeuristicDiveCoefficient.hpp>
 #include <CbcModel.hpp>
 #include <CglGomory.hpp>
 #include <CglMixedIntegerRounding2.hpp>
+#include <CglPreProcess.hpp>
 #include <ClpSimplex.hpp>
 #include <CoinPackedMatrix.hpp>
 #include <OsiClpSolverInterface.hpp>
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <map>
 
 namespace spillway {
@@ -20,7 +22,11 @@ namespace spillway {
 namespace {
 
 /// A solution within this share of the best is good enough: a choice.
-constexpr double kEnough = 1e-4;
+constexpr double kEnough = 5e-4;
+
+/// To CBC: a generator of cuts is asked before it branches, never after.
+constexpr int kAtTheRoot = -99;
+constexpr int kCutPasses = 4;
 
 int narrow(std::int64_t count) {
     return static_cast<int>(std::min<std::int64_t>(count, std::numeric_limits<int>::max()));
@@ -75,19 +81,6 @@ struct ClpForm {
     std::vector<double> row_upper;
 };
 
-/// With the whole columns fixed at `first`: the columns of the least cost. None: there are none.
-std::optional<ProgramSolution> completed(
-    LinearProgram program, std::vector<double> const& first, std::int64_t most_iterations
-) {
-    for (std::size_t i = 0; i < program.columns.size(); ++i) {
-        ProgramColumn& column = program.columns[i];
-        if (column.is_whole) {
-            column.lower = column.upper = std::round(first[i]);
-        }
-    }
-    return solve_relaxed(program, most_iterations);
-}
-
 }  // namespace
 
 bool has_solver() {
@@ -114,42 +107,45 @@ std::optional<ProgramSolution> solve_relaxed(
         .bound = bound_by_prices(program, prices)};
 }
 
-std::optional<ProgramSolution> solve_whole(
-    LinearProgram const& program, std::int64_t most_nodes, std::vector<double> const& first
-) {
+std::optional<ProgramSolution> solve_whole(LinearProgram const& program, std::int64_t most_nodes) {
     OsiClpSolverInterface clp;
     clp.messageHandler()->setLogLevel(0);
-    clp.setHintParam(OsiDoReducePrint, true, OsiHintTry);
     ClpForm(program).load(clp);
     for (std::size_t i = 0; i < program.columns.size(); ++i) {
         if (program.columns[i].is_whole) {
             clp.setInteger(static_cast<int>(i));
         }
     }
-    CbcModel cbc(clp);
+    clp.initialSolve();
+    CglPreProcess smaller;
+    smaller.messageHandler()->setLogLevel(0);
+    OsiSolverInterface* const small = smaller.preProcess(clp);
+    if (!clp.isProvenOptimal() || small == nullptr) {
+        return std::nullopt;
+    }
+    small->resolve();
+    CbcModel cbc(*small);
     cbc.setLogLevel(0);
     cbc.solver()->messageHandler()->setLogLevel(0);
     cbc.setMaximumNodes(narrow(most_nodes));
     cbc.setAllowableFractionGap(kEnough);
-    constexpr std::int64_t kAnyNumber = 1'000'000'000;
-    if (auto const known = first.empty() ? std::nullopt : completed(program, first, kAnyNumber)) {
-        cbc.setBestSolution(
-            known->columns.data(), narrow(std::ssize(known->columns)), known->cost, true
-        );
-    }
     CglGomory gomory;
     CglMixedIntegerRounding2 rounding;
-    cbc.addCutGenerator(&gomory, -1, "gomory");
-    cbc.addCutGenerator(&rounding, -1, "rounding");
+    cbc.setMaximumCutPassesAtRoot(kCutPasses);
+    cbc.addCutGenerator(&gomory, kAtTheRoot, "gomory");
+    cbc.addCutGenerator(&rounding, kAtTheRoot, "rounding");
+    CbcHeuristicDiveCoefficient dive(cbc);
+    cbc.addHeuristic(&dive);
     cbc.branchAndBound();
-    double const* const best = cbc.bestSolution();
-    if (best == nullptr) {
+    if (cbc.bestSolution() == nullptr) {
         return std::nullopt;
     }
+    double const cost = cbc.getObjValue();
+    double const bound = std::min(cost, cbc.getBestPossibleObjValue());
+    smaller.postProcess(*cbc.solver());
+    double const* const columns = clp.getColSolution();
     return ProgramSolution{
-        .cost = cbc.getObjValue(),
-        .columns = {best, best + program.columns.size()},
-        .bound = std::min(cbc.getObjValue(), cbc.getBestPossibleObjValue())};
+        .cost = cost, .columns = {columns, columns + program.columns.size()}, .bound = bound};
 }
 
 }  // namespace spillway

@@ -60,11 +60,10 @@ struct ProgramSolution {
     LinearProgram const& program, std::int64_t most_iterations
 );
 
-/// The best that was found within `most_nodes` nodes of branching, which is the best where its cost
-/// is the bound. `first`: columns that may be one; those that are whole are tried first. None: no
-/// solution, or none was found.
+/// The best that was found within `most_nodes` nodes of branching, to a two-thousandth of its cost
+/// if these are enough. None: no solution, or none was found.
 [[nodiscard]] std::optional<ProgramSolution> solve_whole(
-    LinearProgram const& program, std::int64_t most_nodes, std::vector<double> const& first = {}
+    LinearProgram const& program, std::int64_t most_nodes
 );
 
 /// What no solution costs less than, by these prices of the rows, which may be any.

@@ -4,11 +4,16 @@
 #include "policy/str.h"
 
 #include "base/units.h"
+#include "policy/away_times.h"
 #include "policy/forecast.h"
 #include "policy/link_time.h"
+#include "policy/solver.h"
+#include "policy/step_bound.h"
+#include "policy/step_program.h"
 #include "policy/transfer_times.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -23,10 +28,26 @@ namespace {
 /// values take no second.
 constexpr std::size_t kPrefixes = 64;
 
+/// Values up to which the program is solved with whole ones, its nodes of branching times values,
+/// and, beyond, iterations of the relaxed one: choices, so that a plan takes about a second.
+constexpr std::size_t kWholeValues = 200;
+constexpr std::int64_t kBranches = 1000;
+constexpr std::int64_t kIterations = 20000;
+
+/// Shares of the relaxed program from which a value is made again, that are tried.
+constexpr std::array kShares{0.01, 0.25, 0.5, 0.75, 0.99};
+
 constexpr double kDoesNotFit = std::numeric_limits<double>::infinity();
 
 /// By value: it is made again.
 using Remade = std::vector<bool>;
+
+/// What a plan is made of. Without `moved`: the fewest that fit, those away longest first.
+struct StrChoice {
+    Remade remade;
+    std::optional<std::vector<ValueId>> moved{};
+    bool operator==(StrChoice const&) const = default;
+};
 
 /// The relaxed program: the time of a step in which some values are made again and all others may
 /// be swapped, byte by byte.
@@ -44,7 +65,7 @@ class StrProgram {
             }
             ValueId const id{static_cast<std::int64_t>(i)};
             candidates_.push_back(id);
-            leaves_[i] = leave_of(i);
+            leaves_[i] = gone_by_recipe(step_, id);
             if (leaves_[i]) {
                 by_cost_.push_back(id);
             }
@@ -86,18 +107,51 @@ class StrProgram {
         return fewest;
     }
 
-    /// With the fewest swaps beside, those away longest first.
-    [[nodiscard]] Plan plan_of(Remade const& remade) const {
+    /// By a solver. None: there is none, or nothing has to leave, or it found nothing.
+    [[nodiscard]] std::vector<StrChoice> by_solver() const {
+        StepTerms const terms{
+            .device_bytes = request_.budgets.device_bytes,
+            .out_rate = rates_.out,
+            .in_rate = rates_.in,
+            .capacity_bytes = std::max(request_.budgets.host_bytes, request_.budgets.nvme_bytes),
+            .is_whole = true};
+        StepProgram const of_step = step_program(step_, terms);
+        if (!has_solver() || !of_step.has_to_leave) {
+            return {};
+        }
+        bool const is_small = candidates_.size() <= kWholeValues;
+        std::optional<ProgramSolution> const found =
+            is_small ? solve_whole(of_step.program, kBranches / std::ssize(candidates_))
+                     : solve_relaxed(of_step.program, kIterations);
+        if (!found) {
+            return {};
+        }
+        if (!is_small) {
+            return {{rounded(of_step, *found)}};
+        }
+        StrChoice choice{.remade = made_again_from(of_step, *found, 0.5)};
+        StrChoice whole{.remade = choice.remade, .moved = std::vector<ValueId>()};
+        for (ValueId const id : candidates_) {
+            if (auto const column = of_step.moved[id.index()];
+                column && found->columns[*column] > 0.5) {
+                whole.moved->push_back(id);
+            }
+        }
+        return {whole, choice};
+    }
+
+    [[nodiscard]] Plan plan_of(StrChoice const& choice) const {
         std::vector<ValueId> away;
         std::vector<ValueId> others;
         for (ValueId const id : candidates_) {
-            (remade[id.index()] ? away : others).push_back(id);
+            (choice.remade[id.index()] ? away : others).push_back(id);
         }
         std::stable_sort(others.begin(), others.end(), [&](ValueId one, ValueId other) {
             return away_ns(one) > away_ns(other);
         });
         std::vector<ValueId> const moved =
-            fewest_that_fit(step_, away, others, request_.budgets.device_bytes);
+            choice.moved ? *choice.moved
+                         : fewest_that_fit(step_, away, others, request_.budgets.device_bytes);
         Plan plan;
         place_transfers(step_, moved, rates_, request_.pool(), plan);
         for (ValueId const id : moved) {
@@ -124,24 +178,6 @@ class StrProgram {
         return step_.begin_ns[*step_.values[id.index()].needed] - step_.free_ns(id);
     }
 
-    /// The point from which a value can be gone by its recipe: where it and all of its sources are
-    /// the saved graph's alone. None: never.
-    [[nodiscard]] std::optional<std::size_t> leave_of(std::size_t value) const {
-        auto const& recipe = request_.trace.values[value].recipe;
-        std::optional<std::size_t> leaves = step_.values[value].unshared;
-        if (!recipe) {
-            return std::nullopt;
-        }
-        for (ValueId const source : recipe->sources) {
-            std::optional<std::size_t> const at = step_.values[source.index()].unshared;
-            if (!at) {
-                return std::nullopt;
-            }
-            leaves = std::max(leaves, at);
-        }
-        return leaves < step_.values[value].needed ? leaves : std::nullopt;
-    }
-
     /// By point, if all stays.
     [[nodiscard]] std::vector<std::int64_t> held_bytes() const {
         std::vector<std::int64_t> all;
@@ -166,6 +202,32 @@ class StrProgram {
             remade[by_cost_[i].index()] = true;
         }
         return remade;
+    }
+
+    /// Those of which at least this share is.
+    [[nodiscard]] static Remade made_again_from(
+        StepProgram const& of_step, ProgramSolution const& found, double share
+    ) {
+        Remade remade(of_step.remade.size());
+        for (std::size_t i = 0; i < remade.size(); ++i) {
+            remade[i] = of_step.remade[i] && found.columns[*of_step.remade[i]] >= share;
+        }
+        return remade;
+    }
+
+    /// Of what the relaxed program has made again in part, as much as takes the least time.
+    [[nodiscard]] Remade rounded(StepProgram const& of_step, ProgramSolution const& found) const {
+        Remade best(step_.values.size());
+        double least_ns = kDoesNotFit;
+        for (double const share : kShares) {
+            Remade some = made_again_from(of_step, found, share);
+            double const ns = time_of(some);
+            if (ns < least_ns) {
+                least_ns = ns;
+                best = std::move(some);
+            }
+        }
+        return without_idle(std::move(best), least_ns);
     }
 
     /// Values that are tried together.
@@ -270,13 +332,31 @@ class StrProgram {
     std::vector<ValueId> by_cost_;  ///< what can be made again, the least time a byte first
 };
 
+/// The fastest plan of all choices, by simulation.
+Plan fastest(
+    PlanRequest const& request, StrProgram const& program, std::vector<StrChoice> const& choices
+) {
+    std::optional<std::pair<std::int64_t, Plan>> best;
+    for (StrChoice const& choice : choices) {
+        Plan plan = program.plan_of(choice);
+        Result<Forecast> const costs = forecast(request, request.budgets, plan);
+        bool const fits = costs.ok() && costs->fits;
+        std::int64_t const step_ns = fits ? costs->step_ns : INT64_MAX;
+        if (!best || step_ns < best->first) {
+            best = {step_ns, std::move(plan)};
+        }
+    }
+    return std::move(best->second);
+}
+
 }  // namespace
 
 Result<Plan> plan_str(PlanRequest const& request) {
     StrProgram const program(request);
     std::int64_t const budget = request.budgets.device_bytes;
+    StrChoice const nothing{Remade(request.trace.values.size())};
     if (budget == 0) {
-        return program.plan_of(Remade(request.trace.values.size()));
+        return program.plan_of(nothing);
     }
     std::int64_t const least = peak_without(program.step(), program.candidates());
     if (least > budget) {
@@ -286,24 +366,22 @@ Result<Plan> plan_str(PlanRequest const& request) {
                 format_size(budget),
             ""};
     }
-    std::vector<Remade> choices{program.solve()};
-    for (std::optional<Remade> alone :
-         {std::optional(Remade(request.trace.values.size())), program.remade_alone()}) {
-        if (alone && std::count(choices.begin(), choices.end(), *alone) == 0) {
-            choices.push_back(std::move(*alone));
+    std::vector<StrChoice> choices{{program.solve()}, nothing};
+    if (std::optional<Remade> alone = program.remade_alone()) {
+        choices.push_back({std::move(*alone)});
+    }
+    for (StrChoice& choice : program.by_solver()) {
+        choices.push_back(std::move(choice));
+    }
+    std::vector<StrChoice> different;
+    for (StrChoice& choice : choices) {
+        if (std::count(different.begin(), different.end(), choice) == 0) {
+            different.push_back(std::move(choice));
         }
     }
-    std::optional<std::pair<std::int64_t, Plan>> best;
-    for (Remade const& remade : choices) {
-        Plan plan = program.plan_of(remade);
-        Result<Forecast> const costs = forecast(request, request.budgets, plan);
-        bool const fits = costs.ok() && costs->fits;
-        std::int64_t const step_ns = fits ? costs->step_ns : INT64_MAX;
-        if (!best || step_ns < best->first) {
-            best = {step_ns, std::move(plan)};
-        }
-    }
-    return std::move(best->second);
+    Plan plan = fastest(request, program, different);
+    plan.bound_step_ns = step_bound_ns(request);
+    return plan;
 }
 
 }  // namespace spillway
