@@ -105,16 +105,22 @@ class StepProgramBuilder {
             }
         }
         Node next;
+        bool may_return = false;
         for (std::size_t at = 0; at < points_.size(); ++at) {
             next.may_wait = true;
-            if (times_.excess_bytes[at] > 0 || needs[at]) {
+            may_return = may_return || needs[at];
+            bool const has_excess = times_.excess_bytes[at] > 0;
+            if (has_excess || needs[at]) {
                 next.last = next.check = 2 * at;
                 next.excess_bytes = std::max(0.0, times_.excess_bytes[at]);
                 nodes_.push_back(std::exchange(next, {}));
             }
             next.fixed_ns += static_cast<double>(points_[at].duration_ns);
-            if (frees[at] && next.fixed_ns > 0) {
+            // What comes back while it computes must fit, too.
+            bool const counts_to_the_end = frees[at] || (may_return && has_excess);
+            if (counts_to_the_end && next.fixed_ns > 0) {
                 next.last = next.check = 2 * at + 1;
+                next.excess_bytes = std::max(0.0, times_.excess_bytes[at]);
                 nodes_.push_back(std::exchange(next, {}));
             }
         }

@@ -17,14 +17,14 @@
 namespace spillway {
 
 /// Note [The program of a step]
-/// A step is cut at *nodes*: where a point begins whose bytes exceed the budget or that needs
-/// something back, and where a value becomes free to leave. Before each node the program may wait.
-/// What moves crosses the link as a fluid, the first that is free first, so that of all values
-/// together only two curves count: bytes out, which have to exist, and bytes in, which have to be
-/// back in time (Beaumont et al. 2020; POFO, NeurIPS 2021). Recomputes take time of the step before
-/// they are needed, in which the link goes on. At each node what is away covers what is too much.
-/// All of this a real step obeys, whatever moves, as long as it moves at most at these rates; so
-/// the least time is a lower bound of all plans. Where a step has more nodes than asked for,
+/// A step is cut at *nodes*: where a point begins or ends whose bytes exceed the budget, where one
+/// needs something back, and where a value becomes free to leave. Before each node the program may
+/// wait. What moves crosses the link as a fluid, the first that is free first, so that of all
+/// values together only two curves count: bytes out, which have to exist, and bytes in, which have
+/// to be back in time (Beaumont et al. 2020; POFO, NeurIPS 2021). Recomputes take time of the step
+/// before they are needed, in which the link goes on. At each node what is away covers what is too
+/// much. All of this a real step obeys, whatever moves, as long as it moves at most at these rates;
+/// so the least time is a lower bound of all plans. Where a step has more nodes than asked for,
 /// neighbours are one: with all of their time before them, the excess of the highest, and what any
 /// of them lets leave or return counted in favour of the step.
 /// With whole values, a source that is made again or moved is back when the first value is made of

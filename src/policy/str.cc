@@ -34,6 +34,10 @@ constexpr std::size_t kWholeValues = 200;
 constexpr std::int64_t kBranches = 1000;
 constexpr std::int64_t kIterations = 20000;
 
+/// Plans that are simulated of one value's other fates, times values, and at most: choices.
+constexpr std::size_t kTrials = 2000;
+constexpr std::size_t kMostTrials = 200;
+
 /// Shares of the relaxed program from which a value is made again, that are tried.
 constexpr std::array kShares{0.01, 0.25, 0.5, 0.75, 0.99};
 
@@ -138,6 +142,26 @@ class StrProgram {
             }
         }
         return {whole, choice};
+    }
+
+    /// The choice with another fate of one value; `plan` is of it. None: it has that one, or
+    /// cannot.
+    [[nodiscard]] std::optional<StrChoice> with(
+        StrChoice choice, Plan const& plan, ValueId id, FateKind kind
+    ) const {
+        if (plan.fates.at(step_.slot_of(id)).kind == kind ||
+            (kind == FateKind::recompute && !leaves_[id.index()])) {
+            return std::nullopt;
+        }
+        choice.remade[id.index()] = kind == FateKind::recompute;
+        choice.moved.emplace();
+        for (ValueId const other : candidates_) {
+            FateKind const fate = plan.fates.at(step_.slot_of(other)).kind;
+            if ((other == id ? kind : fate) == FateKind::move) {
+                choice.moved->push_back(other);
+            }
+        }
+        return choice;
     }
 
     [[nodiscard]] Plan plan_of(StrChoice const& choice) const {
@@ -332,22 +356,60 @@ class StrProgram {
     std::vector<ValueId> by_cost_;  ///< what can be made again, the least time a byte first
 };
 
-/// The fastest plan of all choices, by simulation.
-Plan fastest(
-    PlanRequest const& request, StrProgram const& program, std::vector<StrChoice> const& choices
-) {
-    std::optional<std::pair<std::int64_t, Plan>> best;
-    for (StrChoice const& choice : choices) {
-        Plan plan = program.plan_of(choice);
-        Result<Forecast> const costs = forecast(request, request.budgets, plan);
+/// Plans that were simulated, and the fastest of them.
+class StrTrials {
+  public:
+    StrTrials(PlanRequest const& request, StrProgram const& program)
+        : request_(request), program_(program) {}
+
+    void add(StrChoice choice) {
+        if (std::count(tried_.begin(), tried_.end(), choice) > 0) {
+            return;
+        }
+        Plan plan = program_.plan_of(choice);
+        Result<Forecast> const costs = forecast(request_, request_.budgets, plan);
         bool const fits = costs.ok() && costs->fits;
         std::int64_t const step_ns = fits ? costs->step_ns : INT64_MAX;
-        if (!best || step_ns < best->first) {
-            best = {step_ns, std::move(plan)};
+        if (tried_.empty() || step_ns < least_ns_) {
+            least_ns_ = step_ns;
+            fastest_ = choice;
+            plan_ = std::move(plan);
+        }
+        tried_.push_back(std::move(choice));
+    }
+
+    /// Gives the fastest plan's values, one at a time, another fate, as long as that is faster,
+    /// there are trials left and no plan is known to be the fastest.
+    void improve(std::int64_t bound_ns) {
+        std::size_t const values = std::max<std::size_t>(1, program_.candidates().size());
+        std::size_t left = std::min(kMostTrials, kTrials / values);
+        for (bool is_better = true; is_better;) {
+            std::int64_t const before_ns = least_ns_;
+            for (ValueId const id : program_.candidates()) {
+                for (FateKind const kind : {FateKind::keep, FateKind::move, FateKind::recompute}) {
+                    if (left == 0 || least_ns_ <= bound_ns) {
+                        return;
+                    }
+                    if (auto next = program_.with(fastest_, plan_, id, kind)) {
+                        add(std::move(*next));
+                        --left;
+                    }
+                }
+            }
+            is_better = least_ns_ < before_ns;
         }
     }
-    return std::move(best->second);
-}
+
+    Plan take() { return std::move(plan_); }
+
+  private:
+    PlanRequest const& request_;
+    StrProgram const& program_;
+    std::vector<StrChoice> tried_;
+    StrChoice fastest_;
+    Plan plan_;
+    std::int64_t least_ns_ = 0;
+};
 
 }  // namespace
 
@@ -366,21 +428,19 @@ Result<Plan> plan_str(PlanRequest const& request) {
                 format_size(budget),
             ""};
     }
-    std::vector<StrChoice> choices{{program.solve()}, nothing};
+    StrTrials trials(request, program);
+    trials.add({program.solve()});
+    trials.add(nothing);
     if (std::optional<Remade> alone = program.remade_alone()) {
-        choices.push_back({std::move(*alone)});
+        trials.add({std::move(*alone)});
     }
     for (StrChoice& choice : program.by_solver()) {
-        choices.push_back(std::move(choice));
+        trials.add(std::move(choice));
     }
-    std::vector<StrChoice> different;
-    for (StrChoice& choice : choices) {
-        if (std::count(different.begin(), different.end(), choice) == 0) {
-            different.push_back(std::move(choice));
-        }
-    }
-    Plan plan = fastest(request, program, different);
-    plan.bound_step_ns = step_bound_ns(request);
+    std::int64_t const bound_ns = step_bound_ns(request);
+    trials.improve(bound_ns);
+    Plan plan = trials.take();
+    plan.bound_step_ns = bound_ns;
     return plan;
 }
 

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iostream>
 #include <optional>
 #include <random>
 #include <utility>
@@ -253,8 +252,6 @@ TEST(Str, on_random_chains_it_is_about_as_fast_as_the_best_of_all_fates) {
         std::int64_t const best = fastest_of_all({trace, machine, budgets, {}});
         Result<Plan> const plan = make_plan({"str", {}}, trace, machine, budgets);
         ASSERT_TRUE(plan.ok()) << plan.error().message();
-        std::cout << layers << " " << plan->predicted_step_ns << " " << best << " "
-                  << plan->bound_step_ns << "\n";
         EXPECT_LE(plan->predicted_step_ns, best * (has_solver() ? 101 : 110) / 100) << layers;
         EXPECT_LE(plan->bound_step_ns, best) << layers;
     }
