@@ -8,7 +8,8 @@
 #
 #   SPILLWAY_SYSTEM_LIBRARIES  OFF: as if none were installed
 #   SPILLWAY_SOURCES           a folder with the sources of `xxhash` and `zstd`, for what is not installed
-#   SPILLWAY_HAS_<name>        whether the library is there, for `uring` and `hwy`
+#   SPILLWAY_SOLVER            OFF: without CBC, which is used where it is installed
+#   SPILLWAY_HAS_<name>        whether the library is there, for `uring`, `hwy` and `cbc`
 option(SPILLWAY_SYSTEM_LIBRARIES "Use the libraries that are installed" ON)
 set(SPILLWAY_SOURCES "" CACHE PATH "Sources of libraries that are not installed")
 
@@ -118,6 +119,29 @@ endif()
 spillway_find_plain(hwy hwy/highway.h hwy)
 if(NOT SPILLWAY_HAS_hwy)
   spillway_leave_out(hwy libhwy libhwy-dev "codecs encode and decode several times slower, to the same bits")
+endif()
+
+# Tests do without it, too: a plan that it makes better is no promise.
+option(SPILLWAY_SOLVER "Ask CBC, where it is installed, for programs of policies" ON)
+set(SPILLWAY_HAS_cbc FALSE)
+if(SPILLWAY_SOLVER AND SPILLWAY_SYSTEM_LIBRARIES)
+  find_path(SPILLWAY_cbc_INCLUDE CbcModel.hpp PATH_SUFFIXES coin)
+  mark_as_advanced(SPILLWAY_cbc_INCLUDE)
+  set(libraries)
+  foreach(library IN ITEMS Cbc Cgl OsiClp Clp Osi CoinUtils)
+    find_library(SPILLWAY_${library}_LIBRARY ${library})
+    mark_as_advanced(SPILLWAY_${library}_LIBRARY)
+    list(APPEND libraries ${SPILLWAY_${library}_LIBRARY})
+  endforeach()
+  if(SPILLWAY_cbc_INCLUDE AND NOT "${libraries}" MATCHES "NOTFOUND")
+    set(SPILLWAY_HAS_cbc TRUE)
+    spillway_dep(cbc ${libraries})
+    target_include_directories(dep_cbc SYSTEM INTERFACE ${SPILLWAY_cbc_INCLUDE})
+  endif()
+endif()
+if(NOT SPILLWAY_HAS_cbc)
+  message(STATUS "spillway: built without CBC: `str` rounds its program by itself, and plans have no bound of its; on Debian: apt-get install coinor-libcbc-dev")
+  spillway_dep(cbc)
 endif()
 
 option(SPILLWAY_PROGRAM "Build the program spillway, and libspillway_train.so, which it loads" ON)

@@ -4,11 +4,16 @@
 #include "policy/str.h"
 
 #include "base/units.h"
+#include "policy/away_times.h"
 #include "policy/forecast.h"
 #include "policy/link_time.h"
+#include "policy/solver.h"
+#include "policy/step_bound.h"
+#include "policy/step_program.h"
 #include "policy/transfer_times.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -23,10 +28,30 @@ namespace {
 /// values take no second.
 constexpr std::size_t kPrefixes = 64;
 
+/// Values up to which the program is solved with whole ones, its nodes of branching times values,
+/// and, beyond, iterations of the relaxed one: choices, so that a plan takes about a second.
+constexpr std::size_t kWholeValues = 200;
+constexpr std::int64_t kBranches = 1000;
+constexpr std::int64_t kIterations = 20000;
+
+/// Plans that are simulated of one value's other fates, times values, and at most: choices.
+constexpr std::size_t kTrials = 2000;
+constexpr std::size_t kMostTrials = 200;
+
+/// Shares of the relaxed program from which a value is made again, that are tried.
+constexpr std::array kShares{0.01, 0.25, 0.5, 0.75, 0.99};
+
 constexpr double kDoesNotFit = std::numeric_limits<double>::infinity();
 
 /// By value: it is made again.
 using Remade = std::vector<bool>;
+
+/// What a plan is made of. Without `moved`: the fewest that fit, those away longest first.
+struct StrChoice {
+    Remade remade;
+    std::optional<std::vector<ValueId>> moved{};
+    bool operator==(StrChoice const&) const = default;
+};
 
 /// The relaxed program: the time of a step in which some values are made again and all others may
 /// be swapped, byte by byte.
@@ -44,7 +69,7 @@ class StrProgram {
             }
             ValueId const id{static_cast<std::int64_t>(i)};
             candidates_.push_back(id);
-            leaves_[i] = leave_of(i);
+            leaves_[i] = gone_by_recipe(step_, id);
             if (leaves_[i]) {
                 by_cost_.push_back(id);
             }
@@ -86,18 +111,71 @@ class StrProgram {
         return fewest;
     }
 
-    /// With the fewest swaps beside, those away longest first.
-    [[nodiscard]] Plan plan_of(Remade const& remade) const {
+    /// By a solver. None: there is none, or nothing has to leave, or it found nothing.
+    [[nodiscard]] std::vector<StrChoice> by_solver() const {
+        StepTerms const terms{
+            .device_bytes = request_.budgets.device_bytes,
+            .out_rate = rates_.out,
+            .in_rate = rates_.in,
+            .capacity_bytes = std::max(request_.budgets.host_bytes, request_.budgets.nvme_bytes),
+            .is_whole = true};
+        StepProgram const of_step = step_program(step_, terms);
+        if (!has_solver() || !of_step.has_to_leave) {
+            return {};
+        }
+        bool const is_small = candidates_.size() <= kWholeValues;
+        std::optional<ProgramSolution> const found =
+            is_small ? solve_whole(of_step.program, kBranches / std::ssize(candidates_))
+                     : solve_relaxed(of_step.program, kIterations);
+        if (!found) {
+            return {};
+        }
+        if (!is_small) {
+            return {{rounded(of_step, *found)}};
+        }
+        StrChoice choice{.remade = made_again_from(of_step, *found, 0.5)};
+        StrChoice whole{.remade = choice.remade, .moved = std::vector<ValueId>()};
+        for (ValueId const id : candidates_) {
+            if (auto const column = of_step.moved[id.index()];
+                column && found->columns[*column] > 0.5) {
+                whole.moved->push_back(id);
+            }
+        }
+        return {whole, choice};
+    }
+
+    /// The choice with another fate of one value; `plan` is of it. None: it has that one, or
+    /// cannot.
+    [[nodiscard]] std::optional<StrChoice> with(
+        StrChoice choice, Plan const& plan, ValueId id, FateKind kind
+    ) const {
+        if (plan.fates.at(step_.slot_of(id)).kind == kind ||
+            (kind == FateKind::recompute && !leaves_[id.index()])) {
+            return std::nullopt;
+        }
+        choice.remade[id.index()] = kind == FateKind::recompute;
+        choice.moved.emplace();
+        for (ValueId const other : candidates_) {
+            FateKind const fate = plan.fates.at(step_.slot_of(other)).kind;
+            if ((other == id ? kind : fate) == FateKind::move) {
+                choice.moved->push_back(other);
+            }
+        }
+        return choice;
+    }
+
+    [[nodiscard]] Plan plan_of(StrChoice const& choice) const {
         std::vector<ValueId> away;
         std::vector<ValueId> others;
         for (ValueId const id : candidates_) {
-            (remade[id.index()] ? away : others).push_back(id);
+            (choice.remade[id.index()] ? away : others).push_back(id);
         }
         std::stable_sort(others.begin(), others.end(), [&](ValueId one, ValueId other) {
             return away_ns(one) > away_ns(other);
         });
         std::vector<ValueId> const moved =
-            fewest_that_fit(step_, away, others, request_.budgets.device_bytes);
+            choice.moved ? *choice.moved
+                         : fewest_that_fit(step_, away, others, request_.budgets.device_bytes);
         Plan plan;
         place_transfers(step_, moved, rates_, request_.pool(), plan);
         for (ValueId const id : moved) {
@@ -124,24 +202,6 @@ class StrProgram {
         return step_.begin_ns[*step_.values[id.index()].needed] - step_.free_ns(id);
     }
 
-    /// The point from which a value can be gone by its recipe: where it and all of its sources are
-    /// the saved graph's alone. None: never.
-    [[nodiscard]] std::optional<std::size_t> leave_of(std::size_t value) const {
-        auto const& recipe = request_.trace.values[value].recipe;
-        std::optional<std::size_t> leaves = step_.values[value].unshared;
-        if (!recipe) {
-            return std::nullopt;
-        }
-        for (ValueId const source : recipe->sources) {
-            std::optional<std::size_t> const at = step_.values[source.index()].unshared;
-            if (!at) {
-                return std::nullopt;
-            }
-            leaves = std::max(leaves, at);
-        }
-        return leaves < step_.values[value].needed ? leaves : std::nullopt;
-    }
-
     /// By point, if all stays.
     [[nodiscard]] std::vector<std::int64_t> held_bytes() const {
         std::vector<std::int64_t> all;
@@ -166,6 +226,32 @@ class StrProgram {
             remade[by_cost_[i].index()] = true;
         }
         return remade;
+    }
+
+    /// Those of which at least this share is.
+    [[nodiscard]] static Remade made_again_from(
+        StepProgram const& of_step, ProgramSolution const& found, double share
+    ) {
+        Remade remade(of_step.remade.size());
+        for (std::size_t i = 0; i < remade.size(); ++i) {
+            remade[i] = of_step.remade[i] && found.columns[*of_step.remade[i]] >= share;
+        }
+        return remade;
+    }
+
+    /// Of what the relaxed program has made again in part, as much as takes the least time.
+    [[nodiscard]] Remade rounded(StepProgram const& of_step, ProgramSolution const& found) const {
+        Remade best(step_.values.size());
+        double least_ns = kDoesNotFit;
+        for (double const share : kShares) {
+            Remade some = made_again_from(of_step, found, share);
+            double const ns = time_of(some);
+            if (ns < least_ns) {
+                least_ns = ns;
+                best = std::move(some);
+            }
+        }
+        return without_idle(std::move(best), least_ns);
     }
 
     /// Values that are tried together.
@@ -270,13 +356,69 @@ class StrProgram {
     std::vector<ValueId> by_cost_;  ///< what can be made again, the least time a byte first
 };
 
+/// Plans that were simulated, and the fastest of them.
+class StrTrials {
+  public:
+    StrTrials(PlanRequest const& request, StrProgram const& program)
+        : request_(request), program_(program) {}
+
+    void add(StrChoice choice) {
+        if (std::count(tried_.begin(), tried_.end(), choice) > 0) {
+            return;
+        }
+        Plan plan = program_.plan_of(choice);
+        Result<Forecast> const costs = forecast(request_, request_.budgets, plan);
+        bool const fits = costs.ok() && costs->fits;
+        std::int64_t const step_ns = fits ? costs->step_ns : INT64_MAX;
+        if (tried_.empty() || step_ns < least_ns_) {
+            least_ns_ = step_ns;
+            fastest_ = choice;
+            plan_ = std::move(plan);
+        }
+        tried_.push_back(std::move(choice));
+    }
+
+    /// Gives the fastest plan's values, one at a time, another fate, as long as that is faster,
+    /// there are trials left and no plan is known to be the fastest.
+    void improve(std::int64_t bound_ns) {
+        std::size_t const values = std::max<std::size_t>(1, program_.candidates().size());
+        std::size_t left = std::min(kMostTrials, kTrials / values);
+        for (bool is_better = true; is_better;) {
+            std::int64_t const before_ns = least_ns_;
+            for (ValueId const id : program_.candidates()) {
+                for (FateKind const kind : {FateKind::keep, FateKind::move, FateKind::recompute}) {
+                    if (left == 0 || least_ns_ <= bound_ns) {
+                        return;
+                    }
+                    if (auto next = program_.with(fastest_, plan_, id, kind)) {
+                        add(std::move(*next));
+                        --left;
+                    }
+                }
+            }
+            is_better = least_ns_ < before_ns;
+        }
+    }
+
+    Plan take() { return std::move(plan_); }
+
+  private:
+    PlanRequest const& request_;
+    StrProgram const& program_;
+    std::vector<StrChoice> tried_;
+    StrChoice fastest_;
+    Plan plan_;
+    std::int64_t least_ns_ = 0;
+};
+
 }  // namespace
 
 Result<Plan> plan_str(PlanRequest const& request) {
     StrProgram const program(request);
     std::int64_t const budget = request.budgets.device_bytes;
+    StrChoice const nothing{Remade(request.trace.values.size())};
     if (budget == 0) {
-        return program.plan_of(Remade(request.trace.values.size()));
+        return program.plan_of(nothing);
     }
     std::int64_t const least = peak_without(program.step(), program.candidates());
     if (least > budget) {
@@ -286,24 +428,20 @@ Result<Plan> plan_str(PlanRequest const& request) {
                 format_size(budget),
             ""};
     }
-    std::vector<Remade> choices{program.solve()};
-    for (std::optional<Remade> alone :
-         {std::optional(Remade(request.trace.values.size())), program.remade_alone()}) {
-        if (alone && std::count(choices.begin(), choices.end(), *alone) == 0) {
-            choices.push_back(std::move(*alone));
-        }
+    StrTrials trials(request, program);
+    trials.add({program.solve()});
+    trials.add(nothing);
+    if (std::optional<Remade> alone = program.remade_alone()) {
+        trials.add({std::move(*alone)});
     }
-    std::optional<std::pair<std::int64_t, Plan>> best;
-    for (Remade const& remade : choices) {
-        Plan plan = program.plan_of(remade);
-        Result<Forecast> const costs = forecast(request, request.budgets, plan);
-        bool const fits = costs.ok() && costs->fits;
-        std::int64_t const step_ns = fits ? costs->step_ns : INT64_MAX;
-        if (!best || step_ns < best->first) {
-            best = {step_ns, std::move(plan)};
-        }
+    for (StrChoice& choice : program.by_solver()) {
+        trials.add(std::move(choice));
     }
-    return std::move(best->second);
+    std::int64_t const bound_ns = step_bound_ns(request);
+    trials.improve(bound_ns);
+    Plan plan = trials.take();
+    plan.bound_step_ns = bound_ns;
+    return plan;
 }
 
 }  // namespace spillway

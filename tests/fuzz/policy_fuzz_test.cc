@@ -7,6 +7,7 @@
 #include "fuzz/fuzz_main.h"
 #include "fuzz/random_case.h"
 #include "policy/catalog.h"
+#include "policy/step_bound.h"
 
 #include <gtest/gtest.h>
 
@@ -65,6 +66,7 @@ TEST(PolicyFuzz, each_policy_makes_a_valid_plan_or_says_why_not) {
             .device_bytes = dice.percent(20) ? 0 : peak * dice.in(40, 110) / 100,
             .host_bytes = dice.percent(50) ? 0 : peak * dice.in(10, 300) / 100,
             .nvme_bytes = peak * dice.in(10, 300) / 100};
+        std::int64_t const bound_ns = step_bound_ns({trace, machine, budgets, {}});
         ++tried;
         for (Policy const& policy : policies()) {
             if (policy.make_plan == nullptr) {
@@ -79,6 +81,7 @@ TEST(PolicyFuzz, each_policy_makes_a_valid_plan_or_says_why_not) {
                 continue;
             }
             ++made[policy.name];
+            ASSERT_LE(bound_ns, plan->predicted_step_ns) << rerun(seed) << policy.name;
             ASSERT_TRUE(validate(*plan, trace, machine).ok()) << rerun(seed) << policy.name;
             Result<Plan> const read = parse_plan(to_json_text(*plan));
             ASSERT_TRUE(read.ok()) << rerun(seed) << policy.name;
