@@ -38,7 +38,9 @@ Result<SimulationResult> SimulatorRun::run() {
         ask(PlanGiven{*plan_});
     }
     for (std::int64_t step = 0; step < how_.steps && going(); ++step) {
+        std::int64_t const before_ns = program_ns();
         run_step(step);
+        result_.last_step_ns = program_ns() - before_ns;
     }
     drain();
     memory_.check_empty();
@@ -53,6 +55,11 @@ Result<SimulationResult> SimulatorRun::run() {
     }
     result_.timeline.memory = memory_.take_record();
     return std::move(result_);
+}
+
+std::int64_t SimulatorRun::program_ns() const {
+    return result_.compute_ns + result_.recompute_ns + result_.slowed_ns + result_.stall_need_ns +
+           result_.stall_room_ns;
 }
 
 void SimulatorRun::run_step(std::int64_t step) {

@@ -57,6 +57,8 @@ class SimulatorRun {
     void drain();
     [[nodiscard]] bool going() const { return result_.ok && memory_.verdict().ok(); }
     [[nodiscard]] Usage usage();
+    /// The program's time so far, with its waits.
+    [[nodiscard]] std::int64_t program_ns() const;
     /// The id of a trace's value in this step.
     [[nodiscard]] ValueId id_of(ValueId in_trace) const;
     [[nodiscard]] std::int64_t move_ns(std::int64_t size_bytes) const;

@@ -76,6 +76,7 @@ struct SimulationResult {
     bool ok = true;
     std::string refusal;  ///< when not ok: the error that the program, and so the user, gets
     std::int64_t total_ns = 0;
+    std::int64_t last_step_ns = 0;  ///< the program's, of the last step: its compute and its waits
     std::int64_t compute_ns = 0;
     std::int64_t slowed_ns = 0;      ///< that it and recipes took longer since bytes moved
     std::int64_t stall_need_ns = 0;  ///< waited for bytes to come back
