@@ -86,12 +86,12 @@ TEST(LowerBound, no_plan_of_a_small_step_is_quicker) {
     std::int64_t closest_ns = INT64_MAX;
     for (Trace const& trace : {chain(4), chain_with_recipes(4, kMs), blocks(2)}) {
         std::int64_t const peak = peak_without_moves(trace);
-        for (double const rate : {1e8, 5e8, 2e9}) {
+        for (double const rate : {1e8, 1e9}) {
             Machine const machine = fast_machine(rate);
-            for (std::int64_t const percent : {50, 70, 90}) {
+            for (std::int64_t const percent : {60, 90}) {
                 PlanRequest const request{trace, machine, {peak * percent / 100, 1_GiB, 0}, {}};
                 std::int64_t const bound = lower_bound_ns(request);
-                for (std::size_t code = 0; code < 256; ++code) {
+                for (std::size_t code = 0; code < 256; code += 3) {
                     Plan const plan = plan_number(trace, code);
                     Result<Forecast> const costs = forecast(request, request.budgets, plan);
                     ASSERT_TRUE(costs.ok()) << costs.error().message();
@@ -104,7 +104,7 @@ TEST(LowerBound, no_plan_of_a_small_step_is_quicker) {
             }
         }
     }
-    EXPECT_GT(plans, 1'000U);
+    EXPECT_GT(plans, 300U);
     EXPECT_LT(closest_ns, kHairNs);
 }
 
