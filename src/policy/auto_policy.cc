@@ -36,10 +36,10 @@ class AutoSearch {
         std::stable_sort(
             found_.begin(),
             found_.end(),
-            [](Candidate const& one, Candidate const& other) { return one.is_better_than(other); }
+            [](JudgedPlan const& one, JudgedPlan const& other) { return one.is_better_than(other); }
         );
         found_.resize(std::min(found_.size(), kImproved));
-        Candidate best = improved(request_, found_, {.tries = tries(), .least_ns = bound_ns_});
+        JudgedPlan best = improved(request_, found_, {.tries = tries(), .least_ns = bound_ns_});
         bool const is_new = best.plan.fates != found_.front().plan.fates;
         best.plan.policy = best.whose + (is_new ? ", improved" : "");
         best.plan.bound_step_ns = bound_ns_;
@@ -48,7 +48,7 @@ class AutoSearch {
 
   private:
     [[nodiscard]] bool is_over() const {
-        return std::any_of(found_.begin(), found_.end(), [&](Candidate const& each) {
+        return std::any_of(found_.begin(), found_.end(), [&](JudgedPlan const& each) {
             return each.forecast.costs.step_ns <= bound_ns_;
         });
     }
@@ -61,8 +61,8 @@ class AutoSearch {
 
     void take(std::string whose, Plan plan) {
         plan.bound_step_ns = 0;
-        if (auto candidate = judged(request_, std::move(whose), std::move(plan), &refusal_)) {
-            found_.push_back(*std::move(candidate));
+        if (auto judged_plan = judged(request_, std::move(whose), std::move(plan), &refusal_)) {
+            found_.push_back(*std::move(judged_plan));
         }
     }
 
@@ -100,7 +100,7 @@ class AutoSearch {
 
     PlanRequest const& request_;
     std::int64_t const bound_ns_;
-    std::vector<Candidate> found_;
+    std::vector<JudgedPlan> found_;
     std::string refusal_;
 };
 

@@ -28,14 +28,14 @@ struct Window {
 
 class Climber {
   public:
-    Climber(PlanRequest const& request, Candidate start, ImproveSettings const& settings)
+    Climber(PlanRequest const& request, JudgedPlan start, ImproveSettings const& settings)
         : request_(request),
           settings_(settings),
           step_(request.trace),
           best_(std::move(start)),
           has_pool_(request.budgets.host_bytes > 0 || request.budgets.nvme_bytes > 0) {}
 
-    Candidate climb(std::vector<Candidate> const& starts) {
+    JudgedPlan climb(std::vector<JudgedPlan> const& starts) {
         cross(starts);
         change_times();
         std::array windows{
@@ -63,18 +63,18 @@ class Climber {
             return false;
         }
         ++tries_;
-        std::optional<Candidate> candidate = judged(request_, best_.whose, std::move(plan));
-        if (!candidate || !candidate->is_better_than(best_)) {
+        std::optional<JudgedPlan> judged_plan = judged(request_, best_.whose, std::move(plan));
+        if (!judged_plan || !judged_plan->is_better_than(best_)) {
             return false;
         }
-        best_ = *std::move(candidate);
+        best_ = *std::move(judged_plan);
         return true;
     }
 
     /// The fates of one plan, and what others make again; both ways round.
-    void cross(std::vector<Candidate> const& starts) {
-        for (Candidate const& one : starts) {
-            for (Candidate const& other : starts) {
+    void cross(std::vector<JudgedPlan> const& starts) {
+        for (JudgedPlan const& one : starts) {
+            for (JudgedPlan const& other : starts) {
                 Plan plan = one.plan;
                 for (auto const& [slot, fate] : other.plan.fates) {
                     if (&one != &other && fate.kind == FateKind::recompute) {
@@ -202,22 +202,22 @@ class Climber {
     PlanRequest const& request_;
     ImproveSettings const& settings_;
     StepView const step_;
-    Candidate best_;
+    JudgedPlan best_;
     bool const has_pool_;
     std::size_t tries_ = 0;
 };
 
 }  // namespace
 
-Candidate improved(
+JudgedPlan improved(
     PlanRequest const& request,
-    std::vector<Candidate> const& starts,
+    std::vector<JudgedPlan> const& starts,
     ImproveSettings const& settings
 ) {
     auto const best = std::min_element(
         starts.begin(),
         starts.end(),
-        [](Candidate const& one, Candidate const& other) { return one.is_better_than(other); }
+        [](JudgedPlan const& one, JudgedPlan const& other) { return one.is_better_than(other); }
     );
     return Climber(request, *best, settings).climb(starts);
 }

@@ -4,7 +4,7 @@
 // A local search from plans to a better one, judged by the simulator. No paper: ours.
 #pragma once
 
-#include "policy/candidate.h"
+#include "policy/judged_plan.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -27,9 +27,9 @@ struct ImproveSettings {
 /// never by a clock: the same request gives the same plan.
 ///
 /// The best of `starts`, which are not empty, where none better is found.
-[[nodiscard]] Candidate improved(
+[[nodiscard]] JudgedPlan improved(
     PlanRequest const& request,
-    std::vector<Candidate> const& starts,
+    std::vector<JudgedPlan> const& starts,
     ImproveSettings const& settings
 );
 

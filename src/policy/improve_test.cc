@@ -23,18 +23,18 @@ Plan all_with(Trace const& trace, FateKind kind) {
     return plan;
 }
 
-Candidate start_with(PlanRequest const& request, FateKind kind) {
-    auto candidate = judged(request, "start", all_with(request.trace, kind));
-    EXPECT_TRUE(candidate.has_value());
-    return std::move(candidate).value_or(Candidate());
+JudgedPlan start_with(PlanRequest const& request, FateKind kind) {
+    auto judged_plan = judged(request, "start", all_with(request.trace, kind));
+    EXPECT_TRUE(judged_plan.has_value());
+    return std::move(judged_plan).value_or(JudgedPlan());
 }
 
 TEST(Improve, what_is_made_again_for_nothing_stays) {
     Trace const trace = blocks(6);
     Machine const machine = fast_machine();
     PlanRequest const request{trace, machine, {peak_without_moves(trace), 0, 0}, {}};
-    Candidate const start = start_with(request, FateKind::recompute);
-    Candidate const best = improved(request, {start}, {.tries = 64, .least_ns = kAnyNs});
+    JudgedPlan const start = start_with(request, FateKind::recompute);
+    JudgedPlan const best = improved(request, {start}, {.tries = 64, .least_ns = kAnyNs});
     EXPECT_GT(start.forecast.costs.step_ns, 6 * (kChainForwardNs + kChainBackwardNs));
     EXPECT_EQ(best.forecast.costs.step_ns, 6 * (kChainForwardNs + kChainBackwardNs));
 }
@@ -43,8 +43,8 @@ TEST(Improve, what_a_slow_link_does_not_hide_is_made_again) {
     Trace const trace = blocks(6);
     Machine const machine = fast_machine(1e8);
     PlanRequest const request{trace, machine, {peak_without_moves(trace) / 2, 1_GiB, 0}, {}};
-    Candidate const start = start_with(request, FateKind::move);
-    Candidate const best = improved(request, {start}, {.tries = 64, .least_ns = kAnyNs});
+    JudgedPlan const start = start_with(request, FateKind::move);
+    JudgedPlan const best = improved(request, {start}, {.tries = 64, .least_ns = kAnyNs});
     EXPECT_LT(best.forecast.costs.step_ns, start.forecast.costs.step_ns / 2);
     EXPECT_EQ(
         *judged(request, "again", best.plan)->forecast.delays_ns.data(),
@@ -56,8 +56,8 @@ TEST(Improve, without_tries_or_where_nothing_can_be_quicker_the_best_start_stays
     Trace const trace = blocks(6);
     Machine const machine = fast_machine(1e8);
     PlanRequest const request{trace, machine, {peak_without_moves(trace) / 2, 1_GiB, 0}, {}};
-    Candidate const slow = start_with(request, FateKind::move);
-    Candidate const quick = start_with(request, FateKind::recompute);
+    JudgedPlan const slow = start_with(request, FateKind::move);
+    JudgedPlan const quick = start_with(request, FateKind::recompute);
     ASSERT_TRUE(quick.is_better_than(slow));
     EXPECT_EQ(improved(request, {slow, quick}, {.tries = 0, .least_ns = 0}).plan, quick.plan);
     std::int64_t const least = quick.forecast.costs.step_ns;

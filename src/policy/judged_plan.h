@@ -13,14 +13,14 @@
 
 namespace spillway {
 
-struct Candidate {
+struct JudgedPlan {
     std::string whose{};  ///< the policy that made it; for people
     Plan plan{};
     DetailedForecast forecast{};
 
     /// Less is better: the time, then the peak, then what moves.
-    [[nodiscard]] bool is_better_than(Candidate const& other) const {
-        auto const key = [](Candidate const& one) {
+    [[nodiscard]] bool is_better_than(JudgedPlan const& other) const {
+        auto const key = [](JudgedPlan const& one) {
             return std::tuple(
                 one.forecast.costs.step_ns, one.forecast.costs.peak_bytes, one.forecast.moved_bytes
             );
@@ -30,7 +30,7 @@ struct Candidate {
 };
 
 /// Simulates a valid plan. None: it does not fit, and `refusal`, where that is given, says why.
-[[nodiscard]] inline std::optional<Candidate> judged(
+[[nodiscard]] inline std::optional<JudgedPlan> judged(
     PlanRequest const& request, std::string whose, Plan plan, std::string* refusal = nullptr
 ) {
     Result<DetailedForecast> forecast = detailed_forecast(request, request.budgets, plan);
@@ -38,7 +38,7 @@ struct Candidate {
     if (!fits && refusal != nullptr) {
         *refusal = forecast.ok() ? forecast->costs.refusal : forecast.error().message();
     }
-    return fits ? std::optional(Candidate{
+    return fits ? std::optional(JudgedPlan{
                       std::move(whose), std::move(plan), std::move(forecast).value()})
                 : std::nullopt;
 }
