@@ -61,8 +61,8 @@ class AutoSearch {
 
     void take(std::string whose, Plan plan) {
         plan.bound_step_ns = 0;
-        if (auto judged_plan = judged(request_, std::move(whose), std::move(plan), &refusal_)) {
-            found_.push_back(*std::move(judged_plan));
+        if (auto one = judged(request_, std::move(whose), std::move(plan), &refusal_)) {
+            found_.push_back(*std::move(one));
         }
     }
 

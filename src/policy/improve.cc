@@ -63,11 +63,11 @@ class Climber {
             return false;
         }
         ++tries_;
-        std::optional<JudgedPlan> judged_plan = judged(request_, best_.whose, std::move(plan));
-        if (!judged_plan || !judged_plan->is_better_than(best_)) {
+        std::optional<JudgedPlan> neighbour = judged(request_, best_.whose, std::move(plan));
+        if (!neighbour || !neighbour->is_better_than(best_)) {
             return false;
         }
-        best_ = *std::move(judged_plan);
+        best_ = *std::move(neighbour);
         return true;
     }
 

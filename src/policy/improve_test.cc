@@ -24,9 +24,9 @@ Plan all_with(Trace const& trace, FateKind kind) {
 }
 
 JudgedPlan start_with(PlanRequest const& request, FateKind kind) {
-    auto judged_plan = judged(request, "start", all_with(request.trace, kind));
-    EXPECT_TRUE(judged_plan.has_value());
-    return std::move(judged_plan).value_or(JudgedPlan());
+    auto start = judged(request, "start", all_with(request.trace, kind));
+    EXPECT_TRUE(start.has_value());
+    return std::move(start).value_or(JudgedPlan());
 }
 
 TEST(Improve, what_is_made_again_for_nothing_stays) {
