@@ -19,11 +19,13 @@ inline constexpr std::size_t kMostSearchedValues = 200;
 /// Every lossless policy of the catalogue that makes plans is asked under the same budgets; without
 /// a pool only those that move nothing. With them compete a plan that keeps all and one that leaves
 /// all to `online`. The simulator judges each: the time of a step, then its peak, then what moves.
-/// The three best are improved (improve.h). Both end where a step takes no longer than the lower
+/// The two best policies are asked again, under a little more and less memory. Then the three best
+/// plans are improved (improve.h). All of it ends where a step takes no longer than the lower
 /// bound (lower_bound.h), which is the plan's bound. So where it makes a plan none that another
 /// policy makes is quicker in simulation, but for those it does not ask: `swapadvisor` above
-/// `kMostSearchedValues` values; parameters other than the default ones. Policies that choose at
-/// run time by a rule of their own (`delta`) make no plan and are not asked either.
+/// `kMostSearchedValues` values; parameters other than the default ones. A
+/// policy that chooses at run time by a rule of its own (`delta`) makes no plan: what it did in
+/// simulation is one (observed_plan.h), whose time may be another.
 /// `Plan::policy` is whose plan it was, "str" or "str, improved".
 ///
 /// Parameter `tries`: plans that the improvement simulates.
