@@ -105,7 +105,7 @@ TEST(TrainFlags, what_needs_or_excludes_another_is_named_with_its_value) {
 
 TEST(TrainFlags, what_cannot_be_is_named) {
     std::string const magic = refused({"--policy", "magic"});
-    EXPECT_TRUE(magic.starts_with("--policy: magic not in {online,keep_all,delta,qpo,")) << magic;
+    EXPECT_TRUE(magic.starts_with("--policy: magic not in {online,keep_all,auto,delta,")) << magic;
     EXPECT_EQ(refused({"--nvme", ""}), "--nvme: '' is empty");
     EXPECT_EQ(
         refused({"--device-budget", "0"}),

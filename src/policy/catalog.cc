@@ -3,6 +3,7 @@
 
 #include "policy/catalog.h"
 
+#include "policy/auto_policy.h"
 #include "policy/baselines.h"
 #include "policy/capuchin.h"
 #include "policy/checkpoint.h"
@@ -46,9 +47,21 @@ constexpr std::array kSwapadvisorParameters{
         .what = "lists in each; theirs is 144; 0: by the number of values, 6 to 16",
         .most = 1e5}};
 
+constexpr std::array kAutoParameters{PolicyParameter{
+    .name = "tries",
+    .what = "plans that the search for a better one simulates; 0: by the number of values",
+    .most = 1e6}};
+
 constexpr std::array kPolicies{
     Policy{.name = "online", .what = "chooses at run time"},
     Policy{.name = "keep_all", .what = "moves nothing", .moves = false},
+    Policy{
+        .name = "auto",
+        .what = "ours: of all policies' plans the quickest by simulation, then improved",
+        .recomputes = true,
+        .make_plan = &plan_auto,
+        .parameters = kAutoParameters,
+        .plans_without_pool = true},
     Policy{
         .name = "delta",
         .what = "chooses at run time, by size and time unused",

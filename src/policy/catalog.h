@@ -42,6 +42,10 @@ struct Policy {
     std::span<PolicyParameter const> parameters{};  ///< of `make_plan`
     /// Which values leave first where it decides at run time.
     EvictionRule eviction = EvictionRule::next_use;
+    bool plans_without_pool = false;  ///< it moves, but makes plans where nothing can, too
+
+    /// Whether it is of no use where nothing can leave the device.
+    [[nodiscard]] bool needs_pool() const { return moves && !plans_without_pool; }
 };
 
 /// In the order in which people read them; the first is the default.

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace spillway {
 
@@ -21,11 +22,24 @@ struct Forecast {
     bool operator==(Forecast const&) const = default;
 };
 
+/// A forecast, and what its time is of: by value, in nanoseconds, how long the program waits for
+/// its copies and has it made again.
+struct DetailedForecast {
+    Forecast costs{};
+    std::int64_t moved_bytes = 0;  ///< out and in, of both steps
+    std::vector<std::int64_t> delays_ns{};
+};
+
 /// Two steps of the trace under `budgets`; the time is the second one's, since the first begins
 /// with an executor that knows nothing, and ends with the program, not with the last copy.
 ///
 /// Fails   as `simulate` does
 [[nodiscard]] Result<Forecast> forecast(
+    PlanRequest const& request, Budgets const& budgets, Plan const& plan
+);
+
+/// The same with its causes. Takes some more time.
+[[nodiscard]] Result<DetailedForecast> detailed_forecast(
     PlanRequest const& request, Budgets const& budgets, Plan const& plan
 );
 

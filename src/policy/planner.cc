@@ -78,7 +78,7 @@ Result<void> take_parameter(Policy const& policy, std::string_view item, PolicyC
 }
 
 Result<void> check_pools(Policy const& policy, Machine const& machine, Budgets const& budgets) {
-    if (policy.moves && budgets.host_bytes <= 0 && budgets.nvme_bytes <= 0) {
+    if (policy.needs_pool() && budgets.host_bytes <= 0 && budgets.nvme_bytes <= 0) {
         return Error{
             Errc::unsupported, "it moves, and neither a host nor an NVMe budget is given", ""};
     }
@@ -195,7 +195,8 @@ Result<Plan> make_plan(
     if (!plan.ok()) {
         return Error{plan.error().code, plan.error().what, "policy " + choice.name};
     }
-    plan->policy = to_text(choice);
+    // A policy that has others' plans says whose.
+    plan->policy = to_text(choice) + (plan->policy.empty() ? "" : " (" + plan->policy + ")");
     plan->device_bytes = budgets.device_bytes;
     if (Result<void> const fine = validate(*plan, trace, machine); !fine) {
         return Error{Errc::broken_promise, fine.error().message(), "policy " + choice.name};

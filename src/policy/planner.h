@@ -53,7 +53,8 @@ struct PlanRequest {
 };
 
 /// Has the policy make a plan, checks it (`validate`), and simulates two steps of it: the second
-/// one's time and the peak become the plan's predictions.
+/// one's time and the peak become the plan's predictions. What the policy calls the plan follows
+/// its name in brackets: "auto (str)".
 ///
 /// Fails   Errc::bad_argument: trace, machine or choice is not valid; Errc::out_of_memory: no plan
 /// of this policy fits, with the bytes that are missing;

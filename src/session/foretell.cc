@@ -93,7 +93,7 @@ Result<Comparison> comparison_of(
         return fine.error();
     }
     bool const all_move = std::all_of(policies.begin(), policies.end(), [](auto const& each) {
-        return find_policy(each)->moves;
+        return find_policy(each)->needs_pool();
     });
     if (all_move && others.host_bytes <= 0 && others.nvme_bytes <= 0) {
         return Error{

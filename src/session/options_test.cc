@@ -106,7 +106,7 @@ TEST(Options, bounds_choices_and_needs_are_checked) {
     );
     std::string const best = checked({.policy = "best"});
     EXPECT_TRUE(best.starts_with(
-        "unknown_choice policy: unknown policy 'best'; choose from online, keep_all, delta, qpo, "
+        "unknown_choice policy: unknown policy 'best'; choose from online, keep_all, auto, delta, "
     )) << best;
     EXPECT_EQ(
         checked({.nonfinite = "zero"}),

@@ -48,24 +48,37 @@ void give_recipes(Dice& dice, Trace& trace) {
     }
 }
 
+/// What a policy makes its plan of.
+struct PolicyCase {
+    Trace trace;
+    Machine machine;
+    Budgets budgets;
+};
+
+PolicyCase policy_case(std::uint64_t seed) {
+    Dice dice(seed);
+    PolicyCase subject{.trace = random_trace(dice), .machine = {}, .budgets = {}};
+    if (dice.percent(70)) {
+        give_modules(dice, subject.trace);
+    }
+    if (dice.percent(60)) {
+        give_recipes(dice, subject.trace);
+    }
+    subject.machine = random_machine(dice);
+    std::int64_t const peak = std::max<std::int64_t>(peak_without_moves(subject.trace), 4096);
+    subject.budgets = {
+        .device_bytes = dice.percent(20) ? 0 : peak * dice.in(40, 110) / 100,
+        .host_bytes = dice.percent(50) ? 0 : peak * dice.in(10, 300) / 100,
+        .nvme_bytes = peak * dice.in(10, 300) / 100};
+    return subject;
+}
+
 TEST(PolicyFuzz, each_policy_makes_a_valid_plan_or_says_why_not) {
     std::map<std::string_view, std::int64_t> made;
     std::int64_t tried = 0;
     for (std::uint64_t const seed : seeds(400)) {
-        Dice dice(seed);
-        Trace trace = random_trace(dice);
-        if (dice.percent(70)) {
-            give_modules(dice, trace);
-        }
-        if (dice.percent(60)) {
-            give_recipes(dice, trace);
-        }
-        Machine const machine = random_machine(dice);
-        std::int64_t const peak = std::max<std::int64_t>(peak_without_moves(trace), 4096);
-        Budgets const budgets{
-            .device_bytes = dice.percent(20) ? 0 : peak * dice.in(40, 110) / 100,
-            .host_bytes = dice.percent(50) ? 0 : peak * dice.in(10, 300) / 100,
-            .nvme_bytes = peak * dice.in(10, 300) / 100};
+        PolicyCase const subject = policy_case(seed);
+        auto const& [trace, machine, budgets] = subject;
         std::int64_t const bound_ns = step_bound_ns({trace, machine, budgets, {}});
         ++tried;
         for (Policy const& policy : policies()) {
@@ -95,6 +108,32 @@ TEST(PolicyFuzz, each_policy_makes_a_valid_plan_or_says_why_not) {
             std::cout << policy.name << " " << count << " of " << tried << "\n";
         }
     }
+}
+
+TEST(PolicyFuzz, auto_is_never_slower_than_any_other) {
+    std::int64_t compared = 0;
+    for (std::uint64_t const seed : seeds(100)) {
+        auto const [trace, machine, budgets] = policy_case(seed);
+        Result<Plan> const ours = make_plan({"auto", {}}, trace, machine, budgets);
+        std::int64_t const bound_ns = ours.ok() ? ours->bound_step_ns : 0;
+        for (Policy const& policy : policies()) {
+            if (policy.make_plan == nullptr) {
+                continue;
+            }
+            Result<Plan> const other =
+                make_plan({std::string(policy.name), {}}, trace, machine, budgets);
+            if (!other.ok()) {
+                continue;
+            }
+            ++compared;
+            ASSERT_TRUE(ours.ok()) << rerun(seed) << policy.name << ours.error().message();
+            ASSERT_LE(ours->predicted_step_ns, other->predicted_step_ns)
+                << rerun(seed) << policy.name;
+            ASSERT_GE(other->predicted_step_ns, bound_ns) << rerun(seed) << policy.name;
+        }
+    }
+    EXPECT_TRUE(one_seed() || compared > 0);
+    std::cout << compared << " plans of others compared\n";
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ class Planned(Case):
                 if plan["refusal"]:
                     self.assertIn("it needs convolutions", plan["refusal"])
                     continue
-                self.assertEqual((plan["policy"], plan["steps"]), (policy, STEPS - 3))
+                self.assertEqual((plan["policy"].partition(" (")[0], plan["steps"]), (policy, STEPS - 3))  # auto says whose
                 self.assertGreater(plan["foretold_step_ns"], 0)
                 self.assertGreater(plan["recorded_step_ns"], 0)
                 # A value with a time to leave does so one operator later than simulated.
