@@ -6,6 +6,7 @@
 #include "simulator/simulator.h"
 
 #include <utility>
+#include <vector>
 
 namespace spillway {
 
@@ -18,6 +19,7 @@ Result<Forecast> forecast(PlanRequest const& request, Budgets const& budgets, Pl
     SimulatorOptions how{.order = OrderHint::exact, .keep_log = false, .keep_timeline = false};
     Forecast forecast;
     std::int64_t first_ns = 0;
+    std::vector<std::int64_t> first_waits_ns(request.trace.values.size(), 0);
     for (std::int64_t const steps : {1, 2}) {
         how.steps = steps;
         Result<SimulationResult> const result =
@@ -33,6 +35,15 @@ Result<Forecast> forecast(PlanRequest const& request, Budgets const& budgets, Pl
                                         result->stall_room_ns;
         forecast.step_ns = program_ns - std::exchange(first_ns, program_ns);
         forecast.peak_bytes = result->peak_bytes[static_cast<std::size_t>(Pool::device)];
+        forecast.waits_ns.clear();
+        for (std::size_t i = 0; i < first_waits_ns.size(); ++i) {
+            std::int64_t const waited_ns =
+                result->return_waits_ns[i] -
+                std::exchange(first_waits_ns[i], result->return_waits_ns[i]);
+            if (waited_ns > 0) {
+                forecast.waits_ns[request.trace.values[i].slot] = waited_ns;
+            }
+        }
     }
     return forecast;
 }

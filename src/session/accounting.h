@@ -44,9 +44,16 @@ class Accounting {
     /// As Loop::write_timeline_now.
     [[nodiscard]] Result<void> write_timeline_now(std::string const& path);
 
-    void begin_step();
+    /// Returns what the step before took; 0: there was none.
+    std::int64_t begin_step();
     /// From now on steps are the plan's.
     void plan_begins(std::string policy, std::int64_t step_ns, std::int64_t peak_bytes);
+    /// So often, so far.
+    void plan_was_mended(std::int64_t rounds);
+    /// Whether waits for values that return are kept from now on, for `take_return_waits`.
+    void keep_return_waits(bool keep);
+    /// Those since the last call, in nanoseconds.
+    [[nodiscard]] std::map<ValueId, std::int64_t> take_return_waits();
     /// `refusal` empty: it is yet to be made.
     void has_no_plan(std::string policy, std::string refusal);
     void begin_phase(std::int64_t step, Phase phase);
@@ -95,11 +102,14 @@ class Accounting {
         std::optional<std::int64_t> step_began_ns;
         std::vector<std::int64_t> step_times_ns;  ///< of the last steps under the plan
         bool is_planned = false;
+        bool keeps_return_waits = false;
+        std::map<ValueId, std::int64_t> return_waits_ns;
         std::optional<TimelineRecorder> timeline;
         Histories histories;
     };
 
     void see_peak() SPILLWAY_REQUIRES(mutex_);
+    [[nodiscard]] std::int64_t median_step_ns() const SPILLWAY_REQUIRES(mutex_);
     void admitted_until(std::int64_t end_ns) SPILLWAY_REQUIRES(mutex_);
     void take_stream_stalls() SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] std::int64_t& stalled_by(StallCause cause) SPILLWAY_REQUIRES(mutex_) {

@@ -31,6 +31,7 @@ SimulatorRun::SimulatorRun(
       random_(how.seed ^ 0x5deece66dU) {
     result_.log.options = options;
     result_.timeline.name = trace.name;
+    result_.return_waits_ns.assign(trace.values.size(), 0);
 }
 
 Result<SimulationResult> SimulatorRun::run() {

@@ -22,6 +22,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace spillway {
 
@@ -80,7 +81,9 @@ struct SimulationResult {
     std::int64_t slowed_ns = 0;      ///< that it and recipes took longer since bytes moved
     std::int64_t stall_need_ns = 0;  ///< waited for bytes to come back
     std::int64_t stall_room_ns = 0;  ///< waited for bytes to leave
-    std::int64_t stored_bytes = 0;   ///< as they crossed the links: encoded where they were
+    /// Of `stall_need_ns`, what each value's return was waited for: by its place in the trace.
+    std::vector<std::int64_t> return_waits_ns;
+    std::int64_t stored_bytes = 0;  ///< as they crossed the links: encoded where they were
     std::int64_t loaded_bytes = 0;
     std::int64_t encodes = 0;
     std::int64_t decodes = 0;
