@@ -173,13 +173,14 @@ void Accounting::plan_was_mended(std::int64_t rounds) {
 
 void Accounting::keep_return_waits(bool keep) {
     MutexLock const lock(mutex_);
-    state_.keeps_return_waits = keep;
-    state_.return_waits_ns.clear();
+    state_.waits_for_returns.keep(keep);
+    mover_.keep_stream_stalls(keep);
 }
 
 std::map<ValueId, std::int64_t> Accounting::take_return_waits() {
     MutexLock const lock(mutex_);
-    return std::exchange(state_.return_waits_ns, {});
+    take_stream_stalls();
+    return state_.waits_for_returns.take();
 }
 
 /// Of the steps that are known; else what was last.
@@ -283,6 +284,11 @@ void Accounting::left(ValueId value, std::int64_t size_bytes, bool came_free, bo
     }
 }
 
+void Accounting::return_begins(CommandId command, ValueId value) {
+    MutexLock const lock(mutex_);
+    state_.waits_for_returns.begins(command, value);
+}
+
 void Accounting::returned(ValueId value) {
     MutexLock const lock(mutex_);
     if (options_.keep_timeline) {
@@ -373,8 +379,8 @@ void Accounting::stalled(Moving const& waited_for, std::int64_t waited_ns) {
     if (options_.keep_timeline) {
         state_.histories.of(waited_for.value).waited_ns += waited_ns;
     }
-    if (state_.keeps_return_waits && !is_store) {
-        state_.return_waits_ns[waited_for.value] += waited_ns;
+    if (!is_store) {
+        state_.waits_for_returns.waited(waited_for.value, waited_ns);
     }
 }
 
@@ -412,9 +418,14 @@ void Accounting::ended(Completion const& ended, Moving const& move) {
 
 void Accounting::take_stream_stalls() {
     for (StreamStall const& stall : mover_.take_stream_stalls()) {
-        state_.timeline->stalled(
-            stall.for_store ? StallCause::copy_out : StallCause::copy_in, stall.time
-        );
+        if (!stall.for_store) {
+            state_.waits_for_returns.waited(stall.command, stall.waited_ns);
+        }
+        if (state_.timeline) {
+            state_.timeline->stalled(
+                stall.for_store ? StallCause::copy_out : StallCause::copy_in, stall.time
+            );
+        }
     }
 }
 

@@ -16,6 +16,7 @@
 #include "session/history.h"
 #include "session/moving.h"
 #include "session/timeline_recorder.h"
+#include "session/waits_for_returns.h"
 
 #include <cstdint>
 #include <map>
@@ -70,6 +71,7 @@ class Accounting {
     void encode_begins(ValueId value, Codec const& codec);
     void encode_refused(ValueId value);
     void left(ValueId value, std::int64_t size_bytes, bool came_free, bool by_recipe = false);
+    void return_begins(CommandId command, ValueId value);
     void returned(ValueId value);
     void recomputed(
         ValueId value, std::int64_t size_bytes, std::int64_t operators, std::int64_t took_ns
@@ -102,8 +104,7 @@ class Accounting {
         std::optional<std::int64_t> step_began_ns;
         std::vector<std::int64_t> step_times_ns;  ///< of the last steps under the plan
         bool is_planned = false;
-        bool keeps_return_waits = false;
-        std::map<ValueId, std::int64_t> return_waits_ns;
+        WaitsForReturns waits_for_returns;
         std::optional<TimelineRecorder> timeline;
         Histories histories;
     };

@@ -8,10 +8,12 @@ namespace spillway {
 std::optional<Plan> PlanTrial::step_ended(
     std::int64_t took_ns, std::map<ValueId, std::int64_t> const& waits_ns
 ) {
-    std::unordered_map<ValueId, Slot> const slots = std::exchange(slots_, {});
-    if (is_done() || slots.empty()) {
+    if (is_done() || slots_.empty()) {
         return std::nullopt;
     }
+    std::unordered_map<ValueId, Slot> slots = std::exchange(slots_before_, {});
+    slots_before_ = std::exchange(slots_, {});
+    slots.insert(slots_before_.begin(), slots_before_.end());
     ++steps_;
     if (steps_ == 2 || (steps_ > 2 && took_ns < quickest_ns_)) {
         quickest_ns_ = took_ns;

@@ -31,8 +31,9 @@ class PlanTrial {
     /// Which slot a value of this step has.
     void saved(ValueId value, Slot const& slot) { slots_.emplace(value, slot); }
 
-    /// A step has ended that took so long, and waited so for values to return. A plan that is to
-    /// run from now on; none: the present one goes on. A step that saved nothing is no step.
+    /// A step has ended that took so long, and waited so for values to return, its own or those of
+    /// the step before. A plan that is to run from now on; none: the present one goes on. A step
+    /// that saved nothing is no step.
     [[nodiscard]] std::optional<Plan> step_ended(
         std::int64_t took_ns, std::map<ValueId, std::int64_t> const& waits_ns
     );
@@ -44,8 +45,9 @@ class PlanTrial {
   private:
     Feedback feedback_;
     Feedback::Mend const mend_;
-    std::unordered_map<ValueId, Slot> slots_;  ///< of this step
-    int steps_ = 0;                            ///< of the present plan
+    std::unordered_map<ValueId, Slot> slots_;         ///< of this step
+    std::unordered_map<ValueId, Slot> slots_before_;  ///< of the one before
+    int steps_ = 0;                                   ///< of the present plan
     std::int64_t quickest_ns_ = 0;
     ReturnWaits waits_ns_;  ///< that step's
 };
