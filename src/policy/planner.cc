@@ -164,7 +164,9 @@ void learn(Policy const& policy, PolicyChoice const& choice, PlanRequest request
                 return Result<Plan>(present.plan);
             }
         );
-        judged.plan = next ? std::move(*next) : std::move(judged.plan);
+        if (next) {
+            judged.plan = *std::move(next);
+        }
     }
 }
 
