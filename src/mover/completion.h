@@ -23,8 +23,10 @@ struct Completion {
 
 /// Streams of compute stood still for a copy.
 struct StreamStall {
+    CommandId command{};  ///< whose copy it was
     bool for_store = false;
-    Interval time = {};
+    std::int64_t waited_ns = 0;
+    Interval time = {};  ///< where MoverOptions::measure asks
 };
 
 /// What the copies did that have passed on the device's streams; zeros where there are no streams.

@@ -408,6 +408,11 @@ std::vector<StreamStall> Mover::take_stream_stalls() {
     return moves_.take_stalls();
 }
 
+void Mover::keep_stream_stalls(bool keep) {
+    MutexLock const lock(mutex_);
+    moves_.keep_stalls(keep);
+}
+
 bool Mover::ended(CommandId fence) const {
     MutexLock const lock(mutex_);
     return moves_.has_ended(fence);

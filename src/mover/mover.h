@@ -162,8 +162,10 @@ class Mover {
     /// its holds.
     [[nodiscard]] std::vector<Completion> take_completions();
 
-    /// The stalls of streams that ended since the last call, where they are measured.
+    /// The stalls of streams that ended since the last call, where they are measured or kept.
     [[nodiscard]] std::vector<StreamStall> take_stream_stalls();
+    /// Whether they are kept for that although nothing is measured.
+    void keep_stream_stalls(bool keep);
 
     /// Whether `take_completions` has something to hand over. One atomic load, and while copies are
     /// on streams a question to the device.

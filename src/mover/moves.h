@@ -107,6 +107,7 @@ class Moves {
     [[nodiscard]] CodedBlocks const& coded_blocks() const { return coded_; }
     [[nodiscard]] StreamCopies const& copies() const { return copies_; }
     [[nodiscard]] std::vector<StreamStall> take_stalls() { return copies_.take_stalls(); }
+    void keep_stalls(bool keep) { copies_.keep_stalls(keep); }
     /// The longest coded block; 0: nothing can be encoded. Always the same.
     [[nodiscard]] std::int64_t most_coded_bytes() const;
 

@@ -170,10 +170,12 @@ void StreamCopies::pass_stalls() {
     while (!stalls_.empty() && device_.passed(stalls_.front().after)) {
         Stall const& stall = stalls_.front();
         bool const for_store = stall.way == Direction::store;
-        (for_store ? counters_.stall_store_ns : counters_.stall_load_ns) +=
-            device_.elapsed_ns(stall.before, stall.after);
-        if (measure_) {
-            ended_stalls_.push_back({for_store, {time_of(stall.before), time_of(stall.after)}});
+        std::int64_t const waited_ns = device_.elapsed_ns(stall.before, stall.after);
+        (for_store ? counters_.stall_store_ns : counters_.stall_load_ns) += waited_ns;
+        if (measure_ || keeps_stalls_) {
+            Interval const time =
+                measure_ ? Interval{time_of(stall.before), time_of(stall.after)} : Interval{};
+            ended_stalls_.push_back({stall.command, for_store, waited_ns, time});
         }
         stalls_.pop_front();
     }
@@ -224,7 +226,7 @@ void StreamCopies::order_after(StreamId stream, Move const& move) {
     }
     StreamEventRef const before = device_.record(stream);
     device_.wait(stream, move.copied);
-    stalls_.push_back({move.way, before, device_.record(stream)});
+    stalls_.push_back({move.fence, move.way, before, device_.record(stream)});
 }
 
 }  // namespace spillway

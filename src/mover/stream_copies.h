@@ -64,8 +64,10 @@ class StreamCopies {
     void order_streams_after(Move& move, std::vector<std::shared_ptr<void const>>& released);
     /// Books the stalls that have ended.
     void pass_stalls();
-    /// Those that ended since the last call, where they are measured.
+    /// Those that ended since the last call, where they are measured or kept.
     [[nodiscard]] std::vector<StreamStall> take_stalls();
+    /// Whether stalls are kept for that although nothing is measured.
+    void keep_stalls(bool keep) { keeps_stalls_ = keep; }
 
     /// Copies that are on streams; of these, or of what came of them, those that no thread of the
     /// program's may look for.
@@ -80,6 +82,7 @@ class StreamCopies {
   private:
     /// A stream of compute that was made to wait.
     struct Stall {
+        CommandId command;
         Direction way = Direction::store;
         StreamEventRef before;
         StreamEventRef after;
@@ -99,7 +102,8 @@ class StreamCopies {
     std::int64_t on_streams_ = 0;
     std::int64_t staged_ = 0;
     std::deque<Stall> stalls_;
-    std::vector<StreamStall> ended_stalls_;  ///< measured, not taken
+    std::vector<StreamStall> ended_stalls_;  ///< not taken
+    bool keeps_stalls_ = false;
     StreamCounters counters_;
     std::array<TierCounters, kPools> copied_{};
     StreamEventRef base_;  ///< passed at `base_ns_` of the steady clock

@@ -120,6 +120,27 @@ TEST_F(StreamCopiesTest, streams_wait_for_a_copy_and_the_stall_is_booked_when_it
     EXPECT_EQ(copies_.counters().stall_store_ns, 1000);
 }
 
+TEST_F(StreamCopiesTest, a_stall_is_kept_with_its_command_where_that_is_asked_for) {
+    for (bool const keeps : {false, true}) {
+        copies_.keep_stalls(keeps);
+        Move& load = move(keeps ? 2 : 1, Direction::load, Route::copied);
+        copies_.note_positions(load);
+        ASSERT_TRUE(copies_.enqueue(load).ok());
+        std::vector<std::shared_ptr<void const>> released;
+        copies_.order_streams_after(load, released);
+        device_.passed_to = 100;
+        copies_.pass_stalls();
+        std::vector<StreamStall> const stalls = copies_.take_stalls();
+        ASSERT_EQ(stalls.size(), keeps ? 1U : 0U);
+        if (keeps) {
+            EXPECT_EQ(stalls[0].command, load.fence);
+            EXPECT_FALSE(stalls[0].for_store);
+            EXPECT_EQ(stalls[0].waited_ns, 1000);
+        }
+        device_.passed_to = 0;
+    }
+}
+
 TEST_F(StreamCopiesTest, what_another_stream_asks_for_is_waited_for_on_both) {
     Move& load = move(1, Direction::load, Route::copied);
     copies_.note_positions(load);

@@ -124,11 +124,19 @@ class AutoSearch {
         for (PolicyParameter const& parameter : policy.parameters) {
             request.parameters.emplace(parameter.name, parameter.otherwise);
         }
-        Result<Plan> plan = policy.make_plan == nullptr ? observed_plan(request, policy.eviction)
-                                                        : policy.make_plan(request);
+        Result<Plan> plan = plan_of(policy, request);
         if (plan.ok() && validate(*plan, request_.trace, request_.machine).ok()) {
             take(std::string(policy.name), std::move(plan).value());
         }
+    }
+
+    static Result<Plan> plan_of(Policy const& policy, PlanRequest const& request) {
+        if (policy.learns) {
+            PolicyChoice const choice{.name = std::string(policy.name)};
+            return make_plan(choice, request.trace, request.machine, request.budgets);
+        }
+        return policy.make_plan == nullptr ? observed_plan(request, policy.eviction)
+                                           : policy.make_plan(request);
     }
 
     PlanRequest const& request_;

@@ -4,33 +4,50 @@
 #include "policy/capuchin.h"
 
 #include "policy/away_peak.h"
+#include "policy/link_queue.h"
 #include "policy/transfer_times.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
-#include <set>
-#include <utility>
 #include <vector>
 
 namespace spillway {
 
 namespace {
 
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max() / 4;
+/// Eleven days: a thousand of them still add up.
+constexpr std::int64_t kNever = 1'000'000'000'000'000;
+
+/// Theirs: by so much of its swap time an access moves earlier that began a late return.
+constexpr double kEarlierShare = 0.05;
+
+std::int64_t swap_ns(PlanRequest const& request, ValueId id, double rate) {
+    auto const bytes = static_cast<double>(request.trace.values[id.index()].size_bytes);
+    double const never = static_cast<double>(kNever);
+    return rate <= 0 ? kNever : static_cast<std::int64_t>(std::min(never, bytes * 1e9 / rate));
+}
 
 struct Candidate {
     ValueId value;
-    std::int64_t free_ns = 0;         ///< FT
+    std::int64_t free_ns = 0;         ///< FT, as if the link were its own
     std::int64_t remake_ns = kNever;  ///< with what it is made of, as chosen so far
     FateKind fate = FateKind::keep;
+    std::int64_t ready_ns = 0;  ///< it may leave
+    std::int64_t need_ns = 0;
+    std::int64_t out_ns = 0;  ///< that it takes
+    std::int64_t in_ns = 0;
+};
 
-    /// What it costs now, the cheaper way.
-    [[nodiscard]] std::int64_t cost_ns() const {
-        return std::min(std::max<std::int64_t>(0, -free_ns), remake_ns);
-    }
+/// The cheapest of what is left.
+struct Best {
+    Candidate* candidate = nullptr;
+    FateKind fate = FateKind::keep;
+    double ns_per_byte = 0;
 };
 
 /// Of no candidate.
@@ -42,6 +59,7 @@ class Chooser {
         : request_(request),
           step_(request.trace),
           rates_(transfer_rates(request.machine, request.pool())),
+          is_queue_(request.parameter("queue") != 0),
           peak_(step_) {}
 
     Plan make() {
@@ -55,42 +73,54 @@ class Chooser {
             if (is_enough() || each.free_ns <= 0) {
                 break;
             }
-            choose(each, FateKind::move);
+            if (exposed_with(each) == 0) {
+                choose(each, FateKind::move);
+            }
         }
         look_up_candidates();
         while (!is_enough()) {
-            Candidate* const cheapest = cheapest_left();
-            if (cheapest == nullptr) {
+            Best const best = cheapest_left();
+            if (best.candidate == nullptr) {
                 break;  // the executor makes room for the rest, or says that it cannot
             }
-            bool const swaps = -cheapest->free_ns <= cheapest->remake_ns;
-            choose(*cheapest, swaps ? FateKind::move : FateKind::recompute);
+            choose(*best.candidate, best.fate);
         }
         return plan();
     }
 
   private:
-    [[nodiscard]] std::int64_t swap_ns(ValueId id, double rate) const {
-        auto const bytes = static_cast<double>(request_.trace.values[id.index()].size_bytes);
-        return rate <= 0 ? kNever : static_cast<std::int64_t>(bytes * 1e9 / rate);
-    }
-
     /// Values that are on the device where it is fullest, and could be away then.
     void find_candidates() {
         std::size_t const fullest = fullest_point();
+        fullest_ns_ = step_.begin_ns[fullest];
         for (std::size_t i = 0; i < step_.values.size(); ++i) {
             ValueView const& view = step_.values[i];
             if (!view.can_move() || *view.unshared >= fullest || *view.needed <= fullest) {
                 continue;
             }
             Candidate each{.value = ValueId{static_cast<std::int64_t>(i)}};
-            each.free_ns = (step_.begin_ns[*view.needed] - swap_ns(each.value, rates_.in)) -
-                           (step_.begin_ns[*view.unshared + 1] + swap_ns(each.value, rates_.out));
+            each.ready_ns = step_.begin_ns[*view.unshared + 1];
+            each.need_ns = step_.begin_ns[*view.needed];
+            each.out_ns = swap_ns(request_, each.value, rates_.out);
+            each.in_ns = swap_ns(request_, each.value, rates_.in);
+            each.free_ns = (each.need_ns - each.in_ns) - (each.ready_ns + each.out_ns);
             if (auto const& recipe = request_.trace.values[i].recipe) {
                 each.remake_ns = recipe->duration_ns;
             }
             all_.push_back(each);
         }
+    }
+
+    /// What compute would wait if this one were swapped, too: for stores that have not ended where
+    /// the device is fullest, and for loads that had to begin before.
+    [[nodiscard]] std::int64_t exposed_with(Candidate const& each) const {
+        if (!is_queue_) {
+            return exposed_ns_ + std::max<std::int64_t>(0, -each.free_ns);
+        }
+        std::int64_t const out_end_ns = out_.end_with(each.ready_ns, each.out_ns);
+        std::int64_t const in_begin_ns = -in_.end_with(-each.need_ns, each.in_ns);
+        return std::max<std::int64_t>(0, out_end_ns - fullest_ns_) +
+               std::max<std::int64_t>(0, fullest_ns_ - in_begin_ns);
     }
 
     [[nodiscard]] std::size_t fullest_point() const {
@@ -118,7 +148,7 @@ class Chooser {
                peak_.peak_bytes() <= request_.budgets.device_bytes;
     }
 
-    /// Who is made of what, and what is left by what it costs.
+    /// Who is made of what.
     void look_up_candidates() {
         place_of_.assign(step_.values.size(), kNoPlace);
         made_of_.resize(step_.values.size());
@@ -132,31 +162,23 @@ class Chooser {
                     }
                 }
             }
-            file(i);
-        }
-    }
-
-    void file(std::size_t place) {
-        Candidate const& each = all_[place];
-        if (each.fate == FateKind::keep && each.cost_ns() < kNever) {
-            left_.emplace(each.cost_ns(), place);
         }
     }
 
     void add_remake_ns(std::size_t place, std::int64_t more_ns) {
         Candidate& each = all_[place];
         if (each.fate == FateKind::keep && each.remake_ns < kNever) {
-            left_.erase({each.cost_ns(), place});
             each.remake_ns += more_ns;
-            file(place);
         }
     }
 
     void choose(Candidate& candidate, FateKind fate) {
-        left_.erase({candidate.cost_ns(), static_cast<std::size_t>(&candidate - all_.data())});
         candidate.fate = fate;
         peak_.add(candidate.value);
         if (fate != FateKind::recompute) {
+            exposed_ns_ = exposed_with(candidate);
+            out_.add(candidate.ready_ns, candidate.out_ns);
+            in_.add(-candidate.need_ns, candidate.in_ns);
             return;
         }
         // What is made of it has to make it, too.
@@ -177,9 +199,23 @@ class Chooser {
         return recipe ? recipe->duration_ns : 0;
     }
 
-    /// Of equal ones the one with the most free time.
-    [[nodiscard]] Candidate* cheapest_left() {
-        return left_.empty() ? nullptr : &all_[left_.begin()->second];
+    [[nodiscard]] Best cheapest_left() {
+        Best best;
+        auto const offer = [&](Candidate& each, FateKind fate, std::int64_t cost_ns) {
+            auto const bytes = request_.trace.values[each.value.index()].size_bytes;
+            double const ns_per_byte = static_cast<double>(cost_ns) /
+                                       static_cast<double>(std::max<std::int64_t>(1, bytes));
+            if (cost_ns < kNever && (best.candidate == nullptr || ns_per_byte < best.ns_per_byte)) {
+                best = {&each, fate, ns_per_byte};
+            }
+        };
+        for (Candidate& each : all_) {
+            if (each.fate == FateKind::keep) {
+                offer(each, FateKind::move, exposed_with(each) - exposed_ns_);
+                offer(each, FateKind::recompute, each.remake_ns);
+            }
+        }
+        return best;
     }
 
     [[nodiscard]] Plan plan() const {
@@ -206,17 +242,52 @@ class Chooser {
     PlanRequest const& request_;
     StepView const step_;
     TransferRates const rates_;
+    bool const is_queue_;  ///< swaps wait for each other
     std::vector<Candidate> all_;
-    AwayPeak peak_;                                        ///< with what was chosen away
-    std::vector<std::size_t> place_of_;                    ///< in `all_`, by value
-    std::vector<std::vector<std::size_t>> made_of_;        ///< places in `all_`, by source
-    std::set<std::pair<std::int64_t, std::size_t>> left_;  ///< (cost, place in `all_`)
+    AwayPeak peak_;                                  ///< with what was chosen away
+    std::vector<std::size_t> place_of_;              ///< in `all_`, by value
+    std::vector<std::vector<std::size_t>> made_of_;  ///< places in `all_`, by source
+    std::int64_t fullest_ns_ = 0;
+    std::int64_t exposed_ns_ = 0;  ///< of what was chosen
+    LinkQueue out_;
+    LinkQueue in_;  ///< backwards
 };
+
+/// The plan that has run; what it waited for begins to return at an earlier need, if there is one.
+Plan with_earlier_returns(PlanRequest const& request) {
+    StepView const step(request.trace);
+    double const rate = transfer_rates(request.machine, request.pool()).in;
+    std::map<Slot, ValueId> values;
+    for (std::size_t i = 0; i < request.trace.values.size(); ++i) {
+        ValueId const id{static_cast<std::int64_t>(i)};
+        values.emplace(step.slot_of(id), id);
+    }
+    Plan plan = request.ran->plan;
+    plan.policy.clear();
+    for (auto const& [slot, waited_ns] : request.ran->waits_ns) {
+        auto const fate = plan.fates.find(slot);
+        if (waited_ns <= 0 || fate == plan.fates.end() || !fate->second.returns) {
+            continue;
+        }
+        auto const late = values.find(slot);
+        auto const trigger = values.find(*fate->second.returns);
+        if (late == values.end() || trigger == values.end()) {
+            continue;
+        }
+        auto const swap = static_cast<double>(swap_ns(request, late->second, rate));
+        auto const earlier_ns = std::max<std::int64_t>(1, std::llround(kEarlierShare * swap));
+        std::int64_t const now_ns = step.begin_ns[*step.values[trigger->second.index()].needed];
+        if (std::optional<ValueId> const at = last_need_by(step, now_ns - earlier_ns)) {
+            fate->second.returns = step.slot_of(*at);
+        }
+    }
+    return plan;
+}
 
 }  // namespace
 
 Result<Plan> plan_capuchin(PlanRequest const& request) {
-    return Chooser(request).make();
+    return request.ran == nullptr ? Chooser(request).make() : with_earlier_returns(request);
 }
 
 }  // namespace spillway

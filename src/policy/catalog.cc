@@ -36,6 +36,12 @@ constexpr std::array kSqrtParameters{PolicyParameter{
 constexpr std::array kTbaParameters{PolicyParameter{
     .name = "least_bytes", .what = "smaller tensors stay; theirs is 16777216", .most = 1e15}};
 
+constexpr std::array kCapuchinParameters{PolicyParameter{
+    .name = "queue",
+    .what = "1: swaps wait for each other on the link; 0: each is chosen as if alone",
+    .otherwise = 1,
+    .most = 1}};
+
 constexpr std::array kSwapadvisorParameters{
     PolicyParameter{.name = "seed", .what = "of the search's draws", .most = 1e9},
     PolicyParameter{
@@ -121,7 +127,9 @@ constexpr std::array kPolicies{
         .what = "what hides is moved; of the rest the cheaper of a move and being made again",
         .paper = "Capuchin: Xuan Peng et al., ASPLOS 2020, DOI 10.1145/3373376.3378505",
         .recomputes = true,
-        .make_plan = &plan_capuchin},
+        .make_plan = &plan_capuchin,
+        .parameters = kCapuchinParameters,
+        .learns = true},
     Policy{
         .name = "recompute_all",
         .what = "each layer is made again from its input, which stays",

@@ -40,6 +40,7 @@ struct Policy {
     /// Makes its plan of a recorded step (planner.h); null: it decides at run time.
     Result<Plan> (*make_plan)(PlanRequest const&) = nullptr;
     std::span<PolicyParameter const> parameters{};  ///< of `make_plan`
+    bool learns = false;  ///< it mends a plan by what that waited for (PlanRequest::ran)
     /// Which values leave first where it decides at run time.
     EvictionRule eviction = EvictionRule::next_use;
     bool plans_without_pool = false;  ///< it moves, but makes plans where nothing can, too

@@ -5,6 +5,9 @@
 
 #include "simulator/simulator.h"
 
+#include <utility>
+#include <vector>
+
 namespace spillway {
 
 namespace {
@@ -22,13 +25,19 @@ Result<SimulationResult> two_steps(
     return simulate(request.trace, request.machine, options, &plan, how);
 }
 
-Forecast forecast_of(SimulationResult const& result) {
+Forecast forecast_of(Trace const& trace, SimulationResult const& result) {
     if (!result.ok) {
         return {.fits = false, .refusal = result.refusal};
     }
-    return {
+    Forecast costs{
         .step_ns = result.program_ns() - result.before_last_step_ns,
         .peak_bytes = result.peak_bytes[static_cast<std::size_t>(Pool::device)]};
+    for (std::size_t i = 0; i < result.return_waits_ns.size(); ++i) {
+        if (result.return_waits_ns[i] > 0) {
+            costs.waits_ns[trace.values[i].slot] = result.return_waits_ns[i];
+        }
+    }
+    return costs;
 }
 
 }  // namespace
@@ -38,7 +47,7 @@ Result<Forecast> forecast(PlanRequest const& request, Budgets const& budgets, Pl
     if (!result.ok()) {
         return result.error();
     }
-    return forecast_of(*result);
+    return forecast_of(request.trace, *result);
 }
 
 Result<DetailedForecast> detailed_forecast(
@@ -50,7 +59,7 @@ Result<DetailedForecast> detailed_forecast(
     }
     std::size_t const values = request.trace.values.size();
     DetailedForecast all{
-        .costs = forecast_of(*result),
+        .costs = forecast_of(request.trace, *result),
         .moved_bytes = result->stored_bytes + result->loaded_bytes,
         .delays_ns = std::vector<std::int64_t>(values)};
     for (Span const& span : result->timeline.spans) {

@@ -18,6 +18,7 @@ struct Forecast {
     std::string refusal{};  ///< where it does not fit: what the program would get
     std::int64_t step_ns = 0;
     std::int64_t peak_bytes = 0;  ///< of the device
+    ReturnWaits waits_ns{};       ///< for what returned late in the second step
 
     bool operator==(Forecast const&) const = default;
 };

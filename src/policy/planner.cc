@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "policy/catalog.h"
+#include "policy/feedback.h"
 #include "policy/forecast.h"
 
 #include <algorithm>
@@ -113,6 +114,63 @@ std::optional<Slot> saved_twice(Trace const& trace) {
     return std::nullopt;
 }
 
+/// A plan that is valid and fits, and what it would wait for.
+struct Judged {
+    Plan plan;
+    ReturnWaits waits_ns;
+};
+
+Result<Judged> judge(Policy const& policy, PolicyChoice const& choice, PlanRequest const& request) {
+    Result<Plan> plan = policy.make_plan(request);
+    if (!plan.ok()) {
+        return Error{plan.error().code, plan.error().what, "policy " + choice.name};
+    }
+    // A policy that has others' plans says whose.
+    plan->policy = to_text(choice) + (plan->policy.empty() ? "" : " (" + plan->policy + ")");
+    plan->device_bytes = request.budgets.device_bytes;
+    if (Result<void> const fine = validate(*plan, request.trace, request.machine); !fine) {
+        return Error{Errc::broken_promise, fine.error().message(), "policy " + choice.name};
+    }
+    Result<Forecast> costs = forecast(request, request.budgets, *plan);
+    if (!costs.ok()) {
+        return costs.error();
+    }
+    if (!costs->fits) {
+        return Error{Errc::out_of_memory, costs->refusal, "policy " + plan->policy};
+    }
+    plan->predicted_step_ns = costs->step_ns;
+    plan->predicted_peak_bytes = costs->peak_bytes;
+    if (plan->bound_step_ns > plan->predicted_step_ns) {
+        return Error{
+            Errc::broken_promise, "the step is foretold below its bound", "policy " + choice.name};
+    }
+    return Judged{std::move(plan).value(), std::move(costs->waits_ns)};
+}
+
+/// Rounds of feedback in virtual time; leaves the quickest plan in `judged`.
+void learn(Policy const& policy, PolicyChoice const& choice, PlanRequest request, Judged& judged) {
+    Feedback feedback(judged.plan);
+    Judged present = judged;
+    while (!feedback.is_done()) {
+        std::optional<Plan> next = feedback.took(
+            present.plan.predicted_step_ns,
+            present.waits_ns,
+            [&](PlanRan const& ran) {
+                request.ran = &ran;
+                Result<Judged> mended = judge(policy, choice, request);
+                if (!mended.ok()) {
+                    return Result<Plan>(mended.error());
+                }
+                present = std::move(mended).value();
+                return Result<Plan>(present.plan);
+            }
+        );
+        if (next) {
+            judged.plan = *std::move(next);
+        }
+    }
+}
+
 }  // namespace
 
 Result<PolicyChoice> parse_policy_choice(std::string_view text) {
@@ -163,7 +221,11 @@ double PlanRequest::parameter(std::string_view name) const {
 }
 
 Result<Plan> make_plan(
-    PolicyChoice const& choice, Trace const& trace, Machine const& machine, Budgets const& budgets
+    PolicyChoice const& choice,
+    Trace const& trace,
+    Machine const& machine,
+    Budgets const& budgets,
+    PlanRan const* ran
 ) {
     Policy const* const policy = find_policy(choice.name);
     if (policy == nullptr || policy->make_plan == nullptr) {
@@ -191,30 +253,15 @@ Result<Plan> make_plan(
     for (PolicyParameter const& parameter : policy->parameters) {
         request.parameters.emplace(parameter.name, parameter.otherwise);
     }
-    Result<Plan> plan = policy->make_plan(request);
-    if (!plan.ok()) {
-        return Error{plan.error().code, plan.error().what, "policy " + choice.name};
+    request.ran = ran;
+    Result<Judged> judged = judge(*policy, choice, request);
+    if (!judged.ok()) {
+        return judged.error();
     }
-    // A policy that has others' plans says whose.
-    plan->policy = to_text(choice) + (plan->policy.empty() ? "" : " (" + plan->policy + ")");
-    plan->device_bytes = budgets.device_bytes;
-    if (Result<void> const fine = validate(*plan, trace, machine); !fine) {
-        return Error{Errc::broken_promise, fine.error().message(), "policy " + choice.name};
+    if (policy->learns && ran == nullptr) {
+        learn(*policy, choice, request, *judged);
     }
-    Result<Forecast> const costs = forecast(request, budgets, *plan);
-    if (!costs.ok()) {
-        return costs.error();
-    }
-    if (!costs->fits) {
-        return Error{Errc::out_of_memory, costs->refusal, "policy " + plan->policy};
-    }
-    plan->predicted_step_ns = costs->step_ns;
-    plan->predicted_peak_bytes = costs->peak_bytes;
-    if (plan->bound_step_ns > plan->predicted_step_ns) {
-        return Error{
-            Errc::broken_promise, "the step is foretold below its bound", "policy " + choice.name};
-    }
-    return plan;
+    return std::move(judged->plan);
 }
 
 }  // namespace spillway

@@ -11,6 +11,7 @@
 #include "trace/trace.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -40,27 +41,48 @@ struct PolicyChoice {
 /// As `parse_policy_choice` reads it.
 [[nodiscard]] std::string to_text(PolicyChoice const& choice);
 
+/// Nanoseconds that compute waited for what returned, in one step, by slot; only where it waited.
+using ReturnWaits = std::map<Slot, std::int64_t>;
+
+/// A plan that has run, and what a step of it waited for.
+struct PlanRan {
+    Plan plan;
+    ReturnWaits waits_ns{};
+};
+
 /// What a policy's own function gets. All outlive the call.
 struct PlanRequest {
     Trace const& trace;
     Machine const& machine;
     Budgets budgets;
     std::map<std::string, double, std::less<>> parameters;  ///< every one that the policy declares
+    /// The plan that this request had until now, to be mended by what it waited for (feedback.h).
+    /// Null: there is none yet, or the policy does not learn (Policy::learns).
+    PlanRan const* ran = nullptr;
 
     /// Where what moves waits: the host where it has a budget, else NVMe.
     [[nodiscard]] Pool pool() const { return budgets.host_bytes > 0 ? Pool::host : Pool::nvme; }
     [[nodiscard]] double parameter(std::string_view name) const;
 };
 
+/// What a session has its plan made by, and mended (`make_plan`).
+using Planner = std::function<Result<Plan>(Trace const&, PlanRan const*)>;
+
 /// Has the policy make a plan, checks it (`validate`), and simulates two steps of it: the second
 /// one's time and the peak become the plan's predictions. What the policy calls the plan follows
-/// its name in brackets: "auto (str)".
+/// its name in brackets: "auto (str)". A policy that learns is asked again with what the simulation
+/// waited for, as a session asks it with what was measured, and the quickest plan counts. `ran`:
+/// what a session measured; then the policy is asked once, to mend that plan.
 ///
 /// Fails   Errc::bad_argument: trace, machine or choice is not valid; Errc::out_of_memory: no plan
 /// of this policy fits, with the bytes that are missing;
 ///         Errc::unsupported: what the policy needs and the trace or machine lacks (layers, a pool)
 [[nodiscard]] Result<Plan> make_plan(
-    PolicyChoice const& choice, Trace const& trace, Machine const& machine, Budgets const& budgets
+    PolicyChoice const& choice,
+    Trace const& trace,
+    Machine const& machine,
+    Budgets const& budgets,
+    PlanRan const* ran = nullptr
 );
 
 }  // namespace spillway

@@ -104,6 +104,19 @@ void place_transfers(
     }
 }
 
+std::optional<ValueId> last_need_by(StepView const& step, std::int64_t at_ns) {
+    std::optional<ValueId> last;
+    std::size_t last_point = 0;
+    for (std::size_t i = 0; i < step.values.size(); ++i) {
+        std::optional<std::size_t> const needed = step.values[i].needed;
+        if (needed && step.begin_ns[*needed] <= at_ns && *needed >= last_point) {
+            last = ValueId{static_cast<std::int64_t>(i)};
+            last_point = *needed;
+        }
+    }
+    return last;
+}
+
 void keep_the_rest(StepView const& step, Plan& plan) {
     for (TraceValue const& value : step.trace.values) {
         plan.fates.try_emplace(value.slot);

@@ -13,6 +13,7 @@
 #include "policy/step_view.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace spillway {
@@ -37,6 +38,10 @@ void place_transfers(
     Pool pool,
     Plan& plan
 );
+
+/// The value whose first need is the last by then; of those at one time the one saved last. None:
+/// nothing is needed so early.
+[[nodiscard]] std::optional<ValueId> last_need_by(StepView const& step, std::int64_t at_ns);
 
 /// Keeps every value that `plan` does not name yet.
 void keep_the_rest(StepView const& step, Plan& plan);

@@ -58,7 +58,8 @@ struct PlanReport {
     std::int64_t foretold_peak_bytes = 0;  ///< of the device
     std::int64_t recorded_step_ns = 0;     ///< of the recorded step, under `online`; 0: none was
     std::int64_t steps = 0;                ///< whole ones under the plan
-    std::int64_t step_ns = 0;              ///< their median, of the last 64
+    std::int64_t step_ns = 0;              ///< their median, of the present plan's last 64
+    std::int64_t feedback_rounds = 0;      ///< plans that were made of what the one before waited
     std::int64_t peak_bytes = 0;           ///< of the device since the plan
 
     bool operator==(PlanReport const&) const = default;

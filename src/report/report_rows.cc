@@ -235,6 +235,9 @@ void add_plan(Rows& rows, PlanReport const& plan) {
         return;
     }
     rows.row("by", plan.policy, fmt::format("{} steps", plan.steps));
+    if (plan.feedback_rounds > 0) {
+        rows.row("mended", fmt::format("{} times", plan.feedback_rounds), "after late returns");
+    }
     if (plan.foretold_step_ns > 0) {
         rows.seconds("step foretold", plan.foretold_step_ns);
     }

@@ -90,6 +90,7 @@ OrderedJson json_of(PlanReport const& plan) {
         {"recorded_step_ns", plan.recorded_step_ns},
         {"steps", plan.steps},
         {"step_ns", plan.step_ns},
+        {"feedback_rounds", plan.feedback_rounds},
         {"peak_bytes", plan.peak_bytes}};
 }
 
@@ -125,7 +126,7 @@ std::string to_table(Report const& report) {
 std::string to_json(Report const& report) {
     OrderedJson const json{
         {"format", "spillway.report"},
-        {"version", 7},
+        {"version", 8},
         {"device_limit_bytes", report.device_limit_bytes},
         {"device_bytes", report.device_bytes},
         {"device_peak_bytes", report.device_peak_bytes},

@@ -226,7 +226,7 @@ TEST(ReportText, json_has_its_version_and_every_number_by_name) {
     auto const json = nlohmann::json::parse(to_json(on_nvme()), nullptr, false);
     ASSERT_TRUE(json.is_object());
     EXPECT_EQ(json["format"], "spillway.report");
-    EXPECT_EQ(json["version"], 7);
+    EXPECT_EQ(json["version"], 8);
     EXPECT_EQ(json["device_peak_by_phase"]["backward"], 7_MiB);
     EXPECT_EQ(json["stall_by_cause_ns"]["nvme"], 1'500'000'000);
     EXPECT_EQ(json["nvme_stored_bytes"], 3'000'000);

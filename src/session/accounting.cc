@@ -132,11 +132,11 @@ bool Accounting::keeps_timeline() const {
 }
 
 /// The step before ends.
-void Accounting::begin_step() {
+std::int64_t Accounting::begin_step() {
     std::int64_t const now_ns = steady_now_ns();
     MutexLock const lock(mutex_);
+    std::int64_t const took_ns = state_.step_began_ns ? now_ns - *state_.step_began_ns : 0;
     if (state_.step_began_ns) {
-        std::int64_t const took_ns = now_ns - *state_.step_began_ns;
         if (state_.is_planned) {
             ++state_.report.plan.steps;
             if (state_.step_times_ns.size() == kKeptStepTimes) {
@@ -151,16 +151,47 @@ void Accounting::begin_step() {
     if (state_.timeline) {
         state_.timeline->begin_step();
     }
+    return took_ns;
 }
 
 void Accounting::plan_begins(std::string policy, std::int64_t step_ns, std::int64_t peak_bytes) {
     MutexLock const lock(mutex_);
     see_peak();
+    state_.report.plan.step_ns = median_step_ns();  // until steps of this plan have ended
+    state_.step_times_ns.clear();
     state_.is_planned = true;
     state_.report.plan.policy = std::move(policy);
     state_.report.plan.refusal.clear();
     state_.report.plan.foretold_step_ns = step_ns;
     state_.report.plan.foretold_peak_bytes = peak_bytes;
+}
+
+void Accounting::plan_was_mended(std::int64_t rounds) {
+    MutexLock const lock(mutex_);
+    state_.report.plan.feedback_rounds = rounds;
+}
+
+void Accounting::keep_return_waits(bool keep) {
+    MutexLock const lock(mutex_);
+    state_.waits_for_returns.keep(keep);
+    mover_.keep_stream_stalls(keep);
+}
+
+std::map<ValueId, std::int64_t> Accounting::take_return_waits() {
+    MutexLock const lock(mutex_);
+    take_stream_stalls();
+    return state_.waits_for_returns.take();
+}
+
+/// Of the steps that are known; else what was last.
+std::int64_t Accounting::median_step_ns() const {
+    std::vector<std::int64_t> times = state_.step_times_ns;
+    if (times.empty()) {
+        return state_.report.plan.step_ns;
+    }
+    auto const middle = times.begin() + std::ssize(times) / 2;
+    std::nth_element(times.begin(), middle, times.end());
+    return *middle;
 }
 
 void Accounting::has_no_plan(std::string policy, std::string refusal) {
@@ -253,6 +284,11 @@ void Accounting::left(ValueId value, std::int64_t size_bytes, bool came_free, bo
     }
 }
 
+void Accounting::return_begins(CommandId command, ValueId value) {
+    MutexLock const lock(mutex_);
+    state_.waits_for_returns.begins(command, value);
+}
+
 void Accounting::returned(ValueId value) {
     MutexLock const lock(mutex_);
     if (options_.keep_timeline) {
@@ -343,6 +379,9 @@ void Accounting::stalled(Moving const& waited_for, std::int64_t waited_ns) {
     if (options_.keep_timeline) {
         state_.histories.of(waited_for.value).waited_ns += waited_ns;
     }
+    if (!is_store) {
+        state_.waits_for_returns.waited(waited_for.value, waited_ns);
+    }
 }
 
 /// Both parts of a move whose bytes went through staging.
@@ -379,9 +418,14 @@ void Accounting::ended(Completion const& ended, Moving const& move) {
 
 void Accounting::take_stream_stalls() {
     for (StreamStall const& stall : mover_.take_stream_stalls()) {
-        state_.timeline->stalled(
-            stall.for_store ? StallCause::copy_out : StallCause::copy_in, stall.time
-        );
+        if (!stall.for_store) {
+            state_.waits_for_returns.waited(stall.command, stall.waited_ns);
+        }
+        if (state_.timeline) {
+            state_.timeline->stalled(
+                stall.for_store ? StallCause::copy_out : StallCause::copy_in, stall.time
+            );
+        }
     }
 }
 
@@ -405,11 +449,7 @@ Report Accounting::report() {
     MutexLock const lock(mutex_);
     see_peak();
     Report report = state_.report;
-    if (std::vector<std::int64_t> times = state_.step_times_ns; !times.empty()) {
-        auto const middle = times.begin() + std::ssize(times) / 2;
-        std::nth_element(times.begin(), middle, times.end());
-        report.plan.step_ns = *middle;
-    }
+    report.plan.step_ns = median_step_ns();
     DeviceUsage const now = device_.usage();
     report.device_bytes = now.used_bytes;
     report.device_peak_bytes = std::max(report.device_peak_bytes, now.peak_bytes);

@@ -16,6 +16,7 @@
 #include "session/history.h"
 #include "session/moving.h"
 #include "session/timeline_recorder.h"
+#include "session/waits_for_returns.h"
 
 #include <cstdint>
 #include <map>
@@ -44,9 +45,16 @@ class Accounting {
     /// As Loop::write_timeline_now.
     [[nodiscard]] Result<void> write_timeline_now(std::string const& path);
 
-    void begin_step();
+    /// Returns what the step before took; 0: there was none.
+    std::int64_t begin_step();
     /// From now on steps are the plan's.
     void plan_begins(std::string policy, std::int64_t step_ns, std::int64_t peak_bytes);
+    /// So often, so far.
+    void plan_was_mended(std::int64_t rounds);
+    /// Whether waits for values that return are kept from now on, for `take_return_waits`.
+    void keep_return_waits(bool keep);
+    /// Those since the last call, in nanoseconds.
+    [[nodiscard]] std::map<ValueId, std::int64_t> take_return_waits();
     /// `refusal` empty: it is yet to be made.
     void has_no_plan(std::string policy, std::string refusal);
     void begin_phase(std::int64_t step, Phase phase);
@@ -63,6 +71,7 @@ class Accounting {
     void encode_begins(ValueId value, Codec const& codec);
     void encode_refused(ValueId value);
     void left(ValueId value, std::int64_t size_bytes, bool came_free, bool by_recipe = false);
+    void return_begins(CommandId command, ValueId value);
     void returned(ValueId value);
     void recomputed(
         ValueId value, std::int64_t size_bytes, std::int64_t operators, std::int64_t took_ns
@@ -95,11 +104,13 @@ class Accounting {
         std::optional<std::int64_t> step_began_ns;
         std::vector<std::int64_t> step_times_ns;  ///< of the last steps under the plan
         bool is_planned = false;
+        WaitsForReturns waits_for_returns;
         std::optional<TimelineRecorder> timeline;
         Histories histories;
     };
 
     void see_peak() SPILLWAY_REQUIRES(mutex_);
+    [[nodiscard]] std::int64_t median_step_ns() const SPILLWAY_REQUIRES(mutex_);
     void admitted_until(std::int64_t end_ns) SPILLWAY_REQUIRES(mutex_);
     void take_stream_stalls() SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] std::int64_t& stalled_by(StallCause cause) SPILLWAY_REQUIRES(mutex_) {

@@ -44,6 +44,36 @@ TEST(Accounting, a_wait_while_room_is_made_counts_once) {
     EXPECT_EQ(parts.accounting.histories().at(ValueId{3}).waited_ns, 4'000'000'000);
 }
 
+TEST(Accounting, waits_for_returns_are_told_by_value_where_that_is_asked_for) {
+    Parts parts;
+    Moving const store{.pool = Pool::nvme, .value = ValueId{3}};
+    Moving const load{.kind = CommandKind::load, .pool = Pool::nvme, .value = ValueId{4}};
+    parts.accounting.stalled(load, 5);
+    EXPECT_TRUE(parts.accounting.take_return_waits().empty());
+    parts.accounting.keep_return_waits(true);
+    parts.accounting.stalled(store, 5);
+    parts.accounting.stalled(load, 6);
+    EXPECT_EQ(
+        parts.accounting.take_return_waits(), (std::map<ValueId, std::int64_t>{{ValueId{4}, 6}})
+    );
+    EXPECT_TRUE(parts.accounting.take_return_waits().empty());
+}
+
+TEST(Accounting, a_new_plan_keeps_the_last_ones_time_until_it_has_its_own) {
+    Parts parts;
+    parts.accounting.begin_step();
+    parts.accounting.plan_begins("capuchin", 1, 2);
+    EXPECT_EQ(parts.accounting.report().plan.step_ns, 0);
+    EXPECT_GT(parts.accounting.begin_step(), 0);
+    std::int64_t const first_ns = parts.accounting.report().plan.step_ns;
+    EXPECT_GT(first_ns, 0);
+    parts.accounting.plan_begins("capuchin", 3, 2);
+    EXPECT_EQ(parts.accounting.report().plan.step_ns, first_ns);
+    EXPECT_EQ(parts.accounting.report().plan.steps, 1);
+    parts.accounting.plan_was_mended(1);
+    EXPECT_EQ(parts.accounting.report().plan.feedback_rounds, 1);
+}
+
 TEST(Accounting, a_history_says_where_a_value_was) {
     Parts parts;
     ValueId const value{5};

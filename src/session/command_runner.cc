@@ -171,6 +171,9 @@ void CommandRunner::begins(Command const& command, std::int64_t size_bytes) {
     // A run names no pool: it is its block's.
     Pool const pool =
         command.kind == CommandKind::run ? mover_.pool_of(command.block) : command.pool;
+    if (command.kind == CommandKind::load || command.work == SideWork::decode) {
+        accounting_.return_begins(command.id, command.value);
+    }
     in_flight_.emplace(
         command.id,
         Moving{command.kind, command.work, pool, command.value, size_bytes, std::move(text)}

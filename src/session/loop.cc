@@ -132,6 +132,9 @@ void Loop::handle(Event const& event, std::vector<Command>& commands) {
     if (std::holds_alternative<PlanGiven>(event)) {
         is_planned_ = true;
     }
+    if (auto const* const saved = trial_ ? std::get_if<Saved>(&event) : nullptr) {
+        trial_->saved(saved->value, saved->slot);
+    }
     if (flight_recorder_) {
         flight_recorder_->add(event, reply);
     }
@@ -230,7 +233,8 @@ void Loop::begin_step(std::int64_t step) {
         encodings_.begin_step(step);
         runner_.begin_step();
         take_queued(commands);
-        accounting_.begin_step();
+        std::int64_t const took_ns = accounting_.begin_step();
+        mend_plan(took_ns, commands);
         trace_may_turn(step, commands);
         give_first_plan(commands);
         if (flight_recorder_) {

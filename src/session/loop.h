@@ -10,6 +10,7 @@
 #include "executor/executor.h"
 #include "memory/device.h"
 #include "mover/mover.h"
+#include "policy/planner.h"
 #include "report/report.h"
 #include "session/accounting.h"
 #include "session/backlog.h"
@@ -19,6 +20,7 @@
 #include "session/event_queue.h"
 #include "session/flight_recorder.h"
 #include "session/history.h"
+#include "session/plan_trial.h"
 #include "session/saved_as.h"
 #include "session/trace_recorder.h"
 
@@ -27,7 +29,6 @@
 #include <atomic>
 #include <cstdint>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -51,8 +52,10 @@ struct LoopOptions {
     std::uint64_t seed = 0;  ///< of stochastic codecs: equal steps of equal seeds give equal bits
     /// Makes the plan of a session that plans for itself, from the trace of its second step; the
     /// executor's chooser is `planned`. Null: there is no plan, or one is given (Loop::plan).
-    std::function<Result<Plan>(Trace const&)> planner = nullptr;
-    std::string policy = {};  ///< the planner's, for the report
+    Planner planner = nullptr;
+    /// The planner's, for the report. Where it learns (Policy::learns), the planner mends the plan
+    /// at steps' boundaries, as Note [Rounds of feedback] says.
+    std::string policy = {};
     /// A plan that is there before the first step, and runs from where that begins; the executor's
     /// chooser is `planned`. None: as `planner` says.
     std::optional<Plan> plan = std::nullopt;
@@ -171,6 +174,8 @@ class Loop {
     void end_trace(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     void give_first_plan(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     void make_plan_of(Trace const& trace, std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
+    void begin_trial(Plan const& plan, Trace const& trace) SPILLWAY_REQUIRES(mutex_);
+    void mend_plan(std::int64_t step_ns, std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] std::vector<Command> catch_up() SPILLWAY_REQUIRES(mutex_);
     void take(Event const& event);
     void carry_out(std::vector<Command> const& commands);
@@ -226,6 +231,7 @@ class Loop {
     bool trace_is_warm_ SPILLWAY_GUARDED_BY(mutex_) = false;
     bool is_to_plan_ SPILLWAY_GUARDED_BY(mutex_) = false;  ///< of the trace that is under way
     bool had_first_plan_ SPILLWAY_GUARDED_BY(mutex_) = false;
+    std::optional<PlanTrial> trial_ SPILLWAY_GUARDED_BY(mutex_);  ///< while the plan is mended
     std::atomic<bool> is_tracing_ = false;
 
     std::atomic<Phase> phase_ = Phase::setup;

@@ -118,7 +118,9 @@ struct Rig {
         std::string timeline_file = {},
         NonFinite non_finite = NonFinite::keep,
         std::int64_t coded_bytes = kCodedBytes,
-        std::optional<Plan> plan = std::nullopt
+        std::optional<Plan> plan = std::nullopt,
+        Planner planner = nullptr,
+        std::string policy = {}
     ) {
         device = CpuDevice::open({.limit_bytes = limit_bytes}).value();
         auto faulty = std::make_unique<FaultyTier>(
@@ -144,6 +146,8 @@ struct Rig {
         options.keep_timeline = true;
         options.non_finite = non_finite;
         options.plan = std::move(plan);
+        options.planner = std::move(planner);
+        options.policy = std::move(policy);
         loop = std::make_unique<Loop>(options, device, std::move(mover), *driver);
         EXPECT_TRUE(loop->open_log().ok());
         EXPECT_TRUE(loop->open_timeline().ok());
@@ -172,7 +176,7 @@ struct Rig {
         std::memset(*block, bytes[value], static_cast<std::size_t>(size_bytes));
         sizes[value] = size_bytes;
         driver->put(value, *block);
-        loop->saved(value, device->size_of(*block), Slot{"test", 0, 0});
+        loop->saved(value, device->size_of(*block), Slot{"test", 0, occurrence});
         driver->unshared.push_back(value);  // the next operator lets go of it
         return value;
     }
@@ -236,6 +240,7 @@ struct Rig {
     std::map<ValueId, std::int64_t> sizes;
     std::map<ValueId, unsigned char> bytes;  ///< what each is filled with
     std::int64_t next = 0;
+    std::int32_t occurrence = 0;  ///< of the slot of what `save` saves
 };
 
 }  // namespace spillway

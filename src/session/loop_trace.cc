@@ -4,6 +4,7 @@
 // How a loop makes the trace of a step, when it begins and ends, and comes by its plan.
 
 #include "base/log.h"
+#include "policy/catalog.h"
 #include "session/given_plan.h"
 #include "session/loop.h"
 #include "session/loop_pause.h"
@@ -137,7 +138,7 @@ void Loop::give_first_plan(std::vector<Command>& commands) {
 
 /// Between two steps. Where there is none, `online` goes on.
 void Loop::make_plan_of(Trace const& trace, std::vector<Command>& commands) {
-    Result<Plan> plan = options_.planner(trace);
+    Result<Plan> plan = options_.planner(trace, nullptr);
     if (!plan.ok()) {
         accounting_.has_no_plan(options_.policy, plan.error().message());
         is_to_plan_ = plan.error().code == Errc::unsupported && step_ < kLastStepToPlan;
@@ -150,8 +151,39 @@ void Loop::make_plan_of(Trace const& trace, std::vector<Command>& commands) {
         );
         return;
     }
+    begin_trial(*plan, trace);
     accounting_.plan_begins(plan->policy, plan->predicted_step_ns, plan->predicted_peak_bytes);
     handle(PlanGiven{std::move(plan).value()}, commands);
+}
+
+/// Of a policy that learns.
+void Loop::begin_trial(Plan const& plan, Trace const& trace) {
+    Policy const* const policy = find_policy(options_.policy);
+    if (policy == nullptr || !policy->learns) {
+        return;
+    }
+    accounting_.keep_return_waits(true);
+    trial_.emplace(plan, [trace, planner = options_.planner](PlanRan const& ran) {
+        return planner(trace, &ran);
+    });
+}
+
+/// A step has ended: what it waited for may make another plan.
+void Loop::mend_plan(std::int64_t step_ns, std::vector<Command>& commands) {
+    if (!trial_) {
+        return;
+    }
+    std::optional<Plan> plan = trial_->step_ended(step_ns, accounting_.take_return_waits());
+    accounting_.plan_was_mended(trial_->rounds());
+    if (trial_->is_done()) {
+        accounting_.keep_return_waits(false);
+        trial_.reset();
+    }
+    if (plan) {
+        report_backlog(commands);  // what was saved before is none of the plan's
+        accounting_.plan_begins(plan->policy, plan->predicted_step_ns, plan->predicted_peak_bytes);
+        handle(PlanGiven{*std::move(plan)}, commands);
+    }
 }
 
 }  // namespace spillway

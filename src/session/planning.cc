@@ -108,14 +108,14 @@ Result<std::string> machine_text_here(SessionOptions const& options) {
     return to_json_text(*machine);
 }
 
-std::function<Result<Plan>(Trace const&)> planner_of(PolicyChoice choice, Machine machine) {
+Planner planner_of(PolicyChoice choice, Machine machine) {
     Budgets const budgets{
         capacity_of(machine, Pool::device),
         capacity_of(machine, Pool::host),
         capacity_of(machine, Pool::nvme)};
-    return [choice = std::move(choice), machine = std::move(machine), budgets](Trace const& trace) {
-        return make_plan(choice, trace, machine, budgets);
-    };
+    return [choice = std::move(choice), machine = std::move(machine), budgets](
+               Trace const& trace, PlanRan const* ran
+           ) { return make_plan(choice, trace, machine, budgets, ran); };
 }
 
 }  // namespace spillway

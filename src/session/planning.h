@@ -14,7 +14,6 @@
 #include "trace/trace.h"
 
 #include <cstdint>
-#include <functional>
 
 namespace spillway {
 
@@ -26,8 +25,6 @@ namespace spillway {
 [[nodiscard]] Result<Machine> machine_here(Device& device, Tier* host, Tier* nvme);
 
 /// Makes the plan of `choice` for any trace, on that machine, under its capacities.
-[[nodiscard]] std::function<Result<Plan>(Trace const&)> planner_of(
-    PolicyChoice choice, Machine machine
-);
+[[nodiscard]] Planner planner_of(PolicyChoice choice, Machine machine);
 
 }  // namespace spillway

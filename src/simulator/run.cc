@@ -31,6 +31,7 @@ SimulatorRun::SimulatorRun(
       random_(how.seed ^ 0x5deece66dU) {
     result_.log.options = options;
     result_.timeline.name = trace.name;
+    result_.return_waits_ns.assign(trace.values.size(), 0);
 }
 
 Result<SimulationResult> SimulatorRun::run() {
@@ -60,6 +61,7 @@ void SimulatorRun::run_step(std::int64_t step) {
     live_.assign(trace_.values.size(), false);
     in_phase_ = false;
     result_.before_last_step_ns = result_.program_ns();
+    result_.return_waits_ns.assign(trace_.values.size(), 0);
     situation_.floor.last_highest_bytes = std::exchange(situation_.floor.highest_bytes, 0);
     ask(Begin{step});
     for (at_point_ = 0; at_point_ < trace_.points.size() && going(); ++at_point_) {

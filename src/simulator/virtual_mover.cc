@@ -230,14 +230,8 @@ void VirtualMover::wait(Command const& command) {
             memory_.broken("command " + to_text(command) + " waits for what was never given");
             return;
         }
-        while (fences_.of(fence) == FenceState::pending) {
-            std::optional<TransferEnd> const end = lanes_.advance(VirtualLanes::kForever);
-            if (!end) {
-                memory_.broken("command " + to_text(command) + " waits for ever");
-                return;
-            }
-            memory_.set_now(lanes_.now_ns());
-            ended(*end);
+        if (!wait_for(command, fence)) {
+            return;
         }
     }
     fences_.set(command.id, FenceState::passed);
@@ -250,6 +244,33 @@ void VirtualMover::wait(Command const& command) {
     }
     if (how_.settle_at_waits) {
         around_.settle();
+    }
+}
+
+/// Until the fence has passed or failed. False: that will never be.
+bool VirtualMover::wait_for(Command const& command, CommandId fence) {
+    std::int64_t const start_ns = lanes_.now_ns();
+    while (fences_.of(fence) == FenceState::pending) {
+        std::optional<TransferEnd> const end = lanes_.advance(VirtualLanes::kForever);
+        if (!end) {
+            memory_.broken("command " + to_text(command) + " waits for ever");
+            return false;
+        }
+        memory_.set_now(lanes_.now_ns());
+        if (end->transfer.command.id == fence) {
+            waited_for_return(end->transfer.command, lanes_.now_ns() - start_ns);
+        }
+        ended(*end);
+    }
+    return true;
+}
+
+/// Nothing to note where what compute waited for was no return.
+void VirtualMover::waited_for_return(Command const& back, std::int64_t waited_ns) {
+    bool const is_return = back.kind == CommandKind::load || back.work == SideWork::decode;
+    if (is_return && around_.situation.answering_need) {
+        std::vector<std::int64_t>& waits_ns = result_.return_waits_ns;
+        waits_ns[static_cast<std::size_t>(back.value.number) % waits_ns.size()] += waited_ns;
     }
 }
 

@@ -99,6 +99,8 @@ class VirtualMover {
     void load(Command const& command);
     void drop(Command const& command);
     void wait(Command const& command);
+    [[nodiscard]] bool wait_for(Command const& command, CommandId fence);
+    void waited_for_return(Command const& back, std::int64_t waited_ns);
     void refuse(std::string const& why);
     void fail(Command const& command, Reason const& reason);
     void fail_with_fence(Command const& command);

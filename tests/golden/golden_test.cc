@@ -166,6 +166,7 @@ Report report() {
         .recorded_step_ns = 6'000'000,
         .steps = 2,
         .step_ns = 5'100'000,
+        .feedback_rounds = 1,
         .peak_bytes = 67'108'864};
     return report;
 }
