@@ -4,6 +4,7 @@
 #include "policy/planner.h"
 
 #include "base/assert.h"
+#include "plan/planned_codec.h"
 #include "policy/catalog.h"
 #include "policy/forecast.h"
 
@@ -199,6 +200,10 @@ Result<Plan> make_plan(
     plan->device_bytes = budgets.device_bytes;
     if (Result<void> const fine = validate(*plan, trace, machine); !fine) {
         return Error{Errc::broken_promise, fine.error().message(), "policy " + choice.name};
+    }
+    if (is_lossy(*plan) && !policy->is_lossy) {
+        return Error{
+            Errc::broken_promise, "it is exact, and its plan loses", "policy " + choice.name};
     }
     Result<Forecast> const costs = forecast(request, budgets, *plan);
     if (!costs.ok()) {

@@ -45,13 +45,13 @@ TEST_F(GivenPlan, is_read_and_called_by_its_policy_or_its_file) {
     EXPECT_EQ(read_given_plan({}, plan), std::nullopt);
     EXPECT_FALSE(plan);
     SessionOptions const named =
-        with(std::string(R"({"spillway_plan": 2, "policy": "te:layers=2",)") + kFates);
+        with(std::string(R"({"spillway_plan": 3, "policy": "te:layers=2",)") + kFates);
     EXPECT_EQ(why_no_plan(named), "");
     ASSERT_EQ(read_given_plan(named, plan), std::nullopt);
     EXPECT_EQ(plan->policy, "te:layers=2");
     EXPECT_EQ(plan->predicted_peak_bytes, 7);
     SessionOptions const by_hand =
-        with(std::string(R"({"spillway_plan": 2, "policy": "",)") + kFates);
+        with(std::string(R"({"spillway_plan": 3, "policy": "",)") + kFates);
     ASSERT_EQ(read_given_plan(by_hand, plan), std::nullopt);
     EXPECT_EQ(plan->policy, by_hand.plan);
 }
@@ -64,17 +64,17 @@ TEST_F(GivenPlan, a_file_that_holds_none_is_refused_by_key_and_reason) {
         words_of(*check_options(absent), Face::cpp),
         "'" + folder + "/absent': No such file or directory"
     );
-    std::string const whole = std::string(R"({"spillway_plan": 2, "policy": "",)") + kFates;
+    std::string const whole = std::string(R"({"spillway_plan": 3, "policy": "",)") + kFates;
     EXPECT_NE(why_no_plan(with(whole.substr(0, whole.size() / 2))), "");
     std::string const later = std::string(R"({"spillway_plan": 9, "policy": "",)") + kFates;
     EXPECT_NE(why_no_plan(with(later)).find("is of format version 9"), std::string::npos);
-    std::string const other = std::string(R"({"spillway_plan": 2, "polity": "",)") + kFates;
+    std::string const other = std::string(R"({"spillway_plan": 3, "polity": "",)") + kFates;
     EXPECT_NE(why_no_plan(with(other)).find("polity"), std::string::npos);
     EXPECT_EQ(why_no_plan({.device_budget_bytes = 1_MiB, .plan = folder}), "a folder, not a file");
 }
 
 TEST_F(GivenPlan, goes_with_a_budget_and_without_another_policy) {
-    SessionOptions options = with(std::string(R"({"spillway_plan": 2, "policy": "",)") + kFates);
+    SessionOptions options = with(std::string(R"({"spillway_plan": 3, "policy": "",)") + kFates);
     options.policy = "te:layers=2";
     EXPECT_EQ(
         why_no_plan(options),

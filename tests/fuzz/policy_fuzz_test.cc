@@ -31,6 +31,14 @@ void give_modules(Dice& dice, Trace& trace) {
     }
 }
 
+/// Values of types and classes that codecs take, or do not.
+void give_classes(Dice& dice, Trace& trace) {
+    for (TraceValue& value : trace.values) {
+        value.dtype = dice.percent(50) ? "float32" : dice.percent(50) ? "bfloat16" : "int64";
+        value.tensor_class = static_cast<TensorClass>(dice.in(0, kTensorClasses - 1));
+    }
+}
+
 /// Of values that were saved before it.
 void give_recipes(Dice& dice, Trace& trace) {
     for (std::size_t i = 1; i < trace.values.size(); ++i) {
@@ -59,7 +67,11 @@ TEST(PolicyFuzz, each_policy_makes_a_valid_plan_or_says_why_not) {
         if (dice.percent(60)) {
             give_recipes(dice, trace);
         }
-        Machine const machine = random_machine(dice);
+        Machine machine = random_machine(dice);
+        if (dice.percent(70)) {
+            machine.device.memory_bytes_per_s = static_cast<double>(dice.in(1, 10'000)) * 1e7;
+            give_classes(dice, trace);
+        }
         std::int64_t const peak = std::max<std::int64_t>(peak_without_moves(trace), 4096);
         Budgets const budgets{
             .device_bytes = dice.percent(20) ? 0 : peak * dice.in(40, 110) / 100,

@@ -103,7 +103,7 @@ void plan_from_file(
 void plan_by_policy(
     SessionOptions const& options, Device& device, Tier* host, Tier* nvme, LoopOptions& loop
 ) {
-    if (is_planned(options) || policy_of(options).make_plan == nullptr) {
+    if (is_planned(options) || !policy_of(options).plans_in_session()) {
         return;
     }
     PolicyChoice choice = value_or_throw(parse_policy_choice(options.policy), "policy");
