@@ -56,6 +56,27 @@ TEST_F(GivenPlan, is_read_and_called_by_its_policy_or_its_file) {
     EXPECT_EQ(plan->policy, by_hand.plan);
 }
 
+TEST_F(GivenPlan, its_codecs_exist_and_lose_nothing_unasked) {
+    auto const coded = [&](std::string const& codec) {
+        std::string text = std::string(R"({"spillway_plan": 3, "policy": "",)") + kFates;
+        std::string const pool = R"("pool":"nvme")";
+        std::size_t const at = text.find(pool);
+        EXPECT_NE(at, std::string::npos);
+        return with(text.insert(at + pool.size(), R"(, "codec": ")" + codec + "\""));
+    };
+    SessionOptions options = coded("affine4");
+    EXPECT_NE(
+        why_no_plan(options).find(
+            "what it moves would lose precision with affine4; pass --lossy to allow it"
+        ),
+        std::string::npos
+    );
+    options.lossy = true;
+    EXPECT_EQ(why_no_plan(options), "");
+    EXPECT_EQ(why_no_plan(coded("mask")), "");
+    EXPECT_NE(why_no_plan(coded("mp3")).find("mp3: no such codec"), std::string::npos);
+}
+
 TEST_F(GivenPlan, a_file_that_holds_none_is_refused_by_key_and_reason) {
     SessionOptions absent{.device_budget_bytes = 1_MiB, .plan = folder + "/absent"};
     EXPECT_EQ(why_no_plan(absent), "No such file or directory");

@@ -277,6 +277,7 @@ TEST(Simulator, a_planned_codec_s_bytes_cross_the_link) {
     Plan plan;
     for (TraceValue& value : trace.values) {
         value.dtype = "float32";
+        value.size_bytes = 100'000;
         plan.fates[value.slot] = {.kind = FateKind::move, .pool = Pool::nvme};
     }
     ExecutorOptions const options{
@@ -290,7 +291,7 @@ TEST(Simulator, a_planned_codec_s_bytes_cross_the_link) {
     Result<SimulationResult> const coded = simulate(trace, box(), options, &plan, how);
     ASSERT_TRUE(raw.ok() && coded.ok());
     EXPECT_EQ(raw->encodes, 0);
-    EXPECT_EQ(coded->encodes, 4);
+    EXPECT_EQ(coded->encodes, 3) << "the last is not free before it is needed";
     EXPECT_GT(coded->stored_bytes * 5, raw->stored_bytes);
     EXPECT_LT(coded->stored_bytes * 3, raw->stored_bytes);
 }
