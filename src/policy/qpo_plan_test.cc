@@ -87,9 +87,9 @@ TEST(QpoPlan, norms_narrow_after_linear_layers) {
     for (std::size_t i = 0; i < trace.values.size(); i += 2) {
         trace.values[i].tensor_class = TensorClass::norm_input;
     }
-    std::set<std::string> const some = qpo_codecs_of(qpo_plan_of(trace, qpo_machine(0.4e9)));
+    std::set<std::string> const some = qpo_codecs_of(qpo_plan_of(trace, qpo_machine(0.5e9)));
     EXPECT_EQ(some, (std::set<std::string>{"raw", std::string(kQpoEight)}));
-    std::set<std::string> const most = qpo_codecs_of(qpo_plan_of(trace, qpo_machine(0.2e9)));
+    std::set<std::string> const most = qpo_codecs_of(qpo_plan_of(trace, qpo_machine(0.15e9)));
     EXPECT_EQ(most, (std::set<std::string>{std::string(kQpoEight), std::string(kQpoFour)}));
 }
 
