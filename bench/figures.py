@@ -298,7 +298,8 @@ def qpo(program: Program) -> Figure:
     return Figure(
         "up to 1.15 times as fast as offloading as it is (GPT-2 and LLaMA-2, A100 and RTX 3090; near the least memory)",
         "over the quickest of those that move alone, under a quarter of what can leave: " + "; ".join(parts), max(gains) >= 1.15, "",
-        Step("gpt2-345m", "a100_40", 16).command("compare step.json a100_40 --policies qpo tba offload_all"))
+        Step("llama2-7b", "a100_80", 4, "bfloat16", ("--optimizer", "sgd")).command(
+            "compare step.json a100_80 --policies qpo optimal_offload offload_all"))
 
 
 FIGURES: dict[str, Callable[[Program], Figure]] = {
