@@ -188,7 +188,7 @@ TEST(LoopCodecs, a_planned_value_is_encoded_by_the_plan_s_codec) {
         Pool::nvme,
         {},
         NonFinite::keep,
-        kCodedBytes,
+        Rig::kCodedBytes,
         plan
     );
     Step step(rig, "identity", 0);
