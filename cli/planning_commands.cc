@@ -53,14 +53,15 @@ void add_device(CLI::App& command, PlanningFlags& flags) {
         ->type_name("SIZE");
 }
 
-/// "  te  plans: ...; layers: how many leave (0)", a line a policy.
+/// "  te: ..." and its parameters, "  qpo (lossy): ...", a line each.
 std::string list_of_policies() {
     std::string text = "Policies that make plans; parameters as in te:layers=8\n";
     for (Policy const& policy : policies()) {
         if (policy.make_plan == nullptr) {
             continue;
         }
-        text += "  " + std::string(policy.name) + ": " + std::string(policy.what) + "\n";
+        text += "  " + std::string(policy.name) + (policy.is_lossy ? " (lossy): " : ": ") +
+                std::string(policy.what) + "\n";
         for (PolicyParameter const& parameter : policy.parameters) {
             text +=
                 "      " + std::string(parameter.name) + ": " + std::string(parameter.what) + "\n";

@@ -72,6 +72,7 @@ struct Foretold {
     std::int64_t loaded_bytes = 0;
     std::int64_t recomputed_bytes = 0;
     std::int64_t stall_ns = 0;  ///< that compute waits
+    bool lossy = false;         ///< some of what moves loses something by its codec
 };
 
 struct Comparison {

@@ -31,7 +31,7 @@ class Comparison:
     """Step times as the simulator foretells them, for policies and device budgets.
 
     `print` shows the table; `rows` has a mapping for each policy and budget (`policy`, `device_bytes`, `refusal`, `step_ns`,
-    `peak_bytes`, `stored_bytes`, `loaded_bytes`, `recomputed_bytes`, `stall_ns`); `refusal` is "" where it runs. After
+    `peak_bytes`, `stored_bytes`, `loaded_bytes`, `recomputed_bytes`, `stall_ns`, `lossy`); `refusal` is "" where it runs. After
     `compare(real=True)` a row also has `measured_step_ns`, `measured_peak_bytes` and `measured_refusal`.
     """
 

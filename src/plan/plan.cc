@@ -4,6 +4,7 @@
 #include "plan/plan.h"
 
 #include "machine/machine.h"
+#include "plan/planned_codec.h"
 #include "trace/trace.h"
 
 #include <array>
@@ -109,6 +110,26 @@ Result<void> check_leaving(Slot const& slot, Fate const& fate, std::map<Slot, Ti
     return {};
 }
 
+/// Of every value of a slot: it may be saved more than once.
+Result<void> check_codecs(Plan const& plan, Trace const& trace) {
+    for (auto const& [slot, fate] : plan.fates) {
+        if (!fate.codec.empty() && fate.kind != FateKind::move) {
+            return wrong(text_of(slot) + " has a codec, and does not move");
+        }
+    }
+    for (TraceValue const& value : trace.values) {
+        auto const at = plan.fates.find(value.slot);
+        if (at == plan.fates.end() || at->second.codec.empty()) {
+            continue;
+        }
+        Result<std::int64_t> const bytes = coded_bytes(at->second.codec, value);
+        if (!bytes.ok()) {
+            return wrong(text_of(value.slot) + ": " + bytes.error().message());
+        }
+    }
+    return {};
+}
+
 }  // namespace
 
 std::string_view name_of(FateKind kind) {
@@ -118,6 +139,9 @@ std::string_view name_of(FateKind kind) {
 
 Result<void> validate(Plan const& plan, Trace const& trace, Machine const& machine) {
     if (Result<void> const fine = check_predictions(plan); !fine) {
+        return fine;
+    }
+    if (Result<void> const fine = check_codecs(plan, trace); !fine) {
         return fine;
     }
     std::map<Slot, Times> const times = times_of(trace);

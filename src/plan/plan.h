@@ -41,11 +41,13 @@ struct Fate {
     /// Its return begins when backward needs the value of this slot. None: as early as there is
     /// room.
     std::optional<Slot> returns{};
+    /// A moved value leaves by it, as `parse_codec` reads it. Empty: it leaves as it is.
+    std::string codec{};
     bool operator==(Fate const&) const = default;
 };
 
 struct Plan {
-    std::int32_t version = 2;
+    std::int32_t version = 3;
     std::string policy{};  ///< that made it, with its parameters: "te:layers=8"; may be empty
     std::int64_t device_bytes = 0;  ///< the device budget that it was made for; 0: any
     std::map<Slot, Fate> fates;
@@ -60,9 +62,10 @@ struct Plan {
 ///
 /// Fails   Errc::bad_argument naming the slot or field: a slot that the trace lacks; a pool that
 ///         the machine has not, or that is the device; a value that is made again and has no
-///         recipe, or has a time to return; a value that leaves before it is saved, or
-///         returns at a need that comes after its own or at none; a prediction below 0 or below
-///         its bound
+///         recipe, or has a time to return; a codec that does not exist, of a value that does not
+///         move or is none of its class and type, or that makes it no smaller; a value that leaves
+///         before it is saved, or returns at a need that comes after its own or at none; a
+///         prediction below 0 or below its bound
 [[nodiscard]] Result<void> validate(Plan const& plan, Trace const& trace, Machine const& machine);
 
 [[nodiscard]] std::string to_json_text(Plan const& plan);

@@ -135,6 +135,35 @@ TEST(Plan, what_is_made_again_needs_a_recipe_and_has_no_time_to_return) {
     EXPECT_EQ(refusal(), "plan: aten::addmm:0#1 is made again, and has a time to return");
 }
 
+TEST(Plan, a_codec_is_of_a_value_that_moves) {
+    Trace trace = with_points();
+    trace.values[0] = {.slot = kFirst, .size_bytes = 4096, .dtype = "float32"};
+    Plan plan;
+    auto const refusal = [&](Fate const& fate) {
+        plan.fates[kFirst] = fate;
+        Result<void> const verdict = validate(plan, trace, with_host());
+        return verdict ? "" : verdict.error().message();
+    };
+    Fate const moved{.kind = FateKind::move, .pool = Pool::host, .codec = "affine4:group=256"};
+    EXPECT_EQ(refusal(moved), "");
+    EXPECT_EQ(*parse_plan(to_json_text(plan)), plan);
+    Fate fate = moved;
+    fate.codec = "mp3";
+    EXPECT_EQ(refusal(fate).substr(0, 45), "plan: aten::addmm:0#0: mp3: no such codec; th");
+    fate = {.kind = FateKind::keep, .codec = "affine4"};
+    EXPECT_EQ(refusal(fate), "plan: aten::addmm:0#0 has a codec, and does not move");
+    fate = moved;
+    fate.codec = "sign";
+    EXPECT_NE(refusal(fate), "") << "not the result of a ReLU";
+    fate.codec = "lossless";
+    EXPECT_NE(refusal(fate), "") << "of no known size";
+    trace.values[0].tensor_class = TensorClass::index;
+    EXPECT_NE(refusal(moved), "") << "integers";
+    trace.values[0].tensor_class = TensorClass::linear_input;
+    trace.values[0].dtype = "int64";
+    EXPECT_NE(refusal(moved), "") << "of a type that the codec does not take";
+}
+
 TEST(Plan, parser_refuses_two_fates_for_a_slot) {
     std::string text = to_json_text(two_fates());
     text.replace(text.find("\"occurrence\":1"), 14, "\"occurrence\":0");

@@ -16,11 +16,11 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 Fate read_fate(JsonView const& view) {
-    view.only({"slot", "fate", "pool", "leaves", "returns"});
+    view.only({"slot", "fate", "pool", "codec", "leaves", "returns"});
     Fate fate;
     fate.kind = static_cast<FateKind>(view.at("fate").one_of({"keep", "move", "recompute"}));
     if (fate.kind == FateKind::keep) {
-        for (char const* const key : {"pool", "leaves", "returns"}) {
+        for (char const* const key : {"pool", "codec", "leaves", "returns"}) {
             if (view.has(key)) {
                 view.fail("is kept, but has the field " + std::string(key));
             }
@@ -29,8 +29,9 @@ Fate read_fate(JsonView const& view) {
     }
     if (fate.kind == FateKind::move) {
         fate.pool = view.at("pool").one_of({"host", "nvme"}) == 0 ? Pool::host : Pool::nvme;
-    } else if (view.has("pool") || view.has("returns")) {
-        view.fail("is made again, but has a pool or a time to return");
+        fate.codec = view.has("codec") ? view.at("codec").text() : "";
+    } else if (view.has("pool") || view.has("codec") || view.has("returns")) {
+        view.fail("is made again, but has a pool, a codec or a time to return");
     }
     if (view.has("leaves")) {
         fate.leaves = read_slot(view.at("leaves"));
@@ -57,6 +58,9 @@ OrderedJson to_json(Plan const& plan) {
         item["fate"] = name_of(fate.kind);
         if (fate.kind == FateKind::move) {
             item["pool"] = name_of(fate.pool);
+        }
+        if (!fate.codec.empty()) {
+            item["codec"] = fate.codec;
         }
         if (fate.leaves) {
             item["leaves"] = to_json(*fate.leaves);

@@ -10,6 +10,7 @@
 #include "policy/optimal_offload.h"
 #include "policy/pofo.h"
 #include "policy/qpo.h"
+#include "policy/qpo_plan.h"
 #include "policy/rotor.h"
 #include "policy/str.h"
 #include "policy/superneurons.h"
@@ -81,7 +82,8 @@ constexpr std::array kPolicies{
                  "DOI 10.1109/ICPADS67057.2025.11323016",
         .is_lossy = true,
         .codec_of = &qpo_codec,
-        .make_rule = &make_qpo},
+        .make_rule = &make_qpo,
+        .make_plan = &plan_qpo},
     Policy{
         .name = "te",
         .what = "the first layers leave, at fixed points of the others",

@@ -37,7 +37,8 @@ struct Policy {
     /// Makes its rule for each save; null: what is needed last leaves first, when the budget asks.
     std::unique_ptr<OnlineRule> (*make_rule)() = nullptr;
     bool recomputes = false;  ///< it also has values made again: its steps need their recipes
-    /// Makes its plan of a recorded step (planner.h); null: it decides at run time.
+    /// Makes its plan of a recorded step (planner.h); null: it decides at run time. With a rule,
+    /// too, it decides at run time in a session, and makes plans where it is asked for one.
     Result<Plan> (*make_plan)(PlanRequest const&) = nullptr;
     std::span<PolicyParameter const> parameters{};  ///< of `make_plan`
     bool learns = false;  ///< it mends a plan by what that waited for (PlanRequest::ran)
@@ -47,6 +48,11 @@ struct Policy {
 
     /// Whether it is of no use where nothing can leave the device.
     [[nodiscard]] bool needs_pool() const { return moves && !plans_without_pool; }
+
+    /// A session that has it records a step and runs the plan that it makes of it.
+    [[nodiscard]] bool plans_in_session() const {
+        return make_plan != nullptr && make_rule == nullptr;
+    }
 };
 
 /// In the order in which people read them; the first is the default.

@@ -4,6 +4,7 @@
 #include "policy/planner.h"
 
 #include "base/assert.h"
+#include "plan/planned_codec.h"
 #include "policy/catalog.h"
 #include "policy/feedback.h"
 #include "policy/forecast.h"
@@ -130,6 +131,10 @@ Result<Judged> judge(Policy const& policy, PolicyChoice const& choice, PlanReque
     plan->device_bytes = request.budgets.device_bytes;
     if (Result<void> const fine = validate(*plan, request.trace, request.machine); !fine) {
         return Error{Errc::broken_promise, fine.error().message(), "policy " + choice.name};
+    }
+    if (is_lossy(*plan) && !policy.is_lossy) {
+        return Error{
+            Errc::broken_promise, "it is exact, and its plan loses", "policy " + choice.name};
     }
     Result<Forecast> costs = forecast(request, request.budgets, *plan);
     if (!costs.ok()) {

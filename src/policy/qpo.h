@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // QPO, "Quantized and Pipelined Offloading" (Xiang Fan and Shaohuai Shi, ICPADS 2025, DOI
-// 10.1109/ICPADS67057.2025.11323016), as a rule that is asked at each save. It needs no trace.
+// 10.1109/ICPADS67057.2025.11323016), as a rule that is asked at each save. It needs no trace. As a
+// plan: qpo_plan.h.
 #pragma once
 
 #include "policy/online_rule.h"
@@ -27,7 +28,8 @@ namespace spillway {
 ///   all the rest goes uncompressed.
 /// - The kept tail: by the pipeline's hiding test, value by value where theirs is probably layer by
 ///   layer, and with TBA's idea that backward's time counts, too (Wu et al., 2024).
-/// Not taken over: staging buffers that hold one layer each; the choice of the bit width.
+/// Not taken over: staging buffers that hold one layer each. The bit width is chosen where a plan
+/// is made (qpo_plan.h), not here.
 
 /// How tensors of a class leave, as `parse_codec` reads it; "identity": as they are.
 [[nodiscard]] std::string_view qpo_codec(TensorClass tensor_class);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace spillway {
 
@@ -17,10 +18,8 @@ struct Moment {
     ValueId value;
 };
 
-std::int64_t took_ns(std::int64_t size_bytes, double rate, std::int64_t latency_ns) {
-    return rate <= 0 ? 0
-                     : latency_ns +
-                           static_cast<std::int64_t>(static_cast<double>(size_bytes) * 1e9 / rate);
+std::int64_t crossed_ns(std::int64_t size_bytes, double rate, std::int64_t latency_ns) {
+    return rate <= 0 ? 0 : latency_ns + took_ns(size_bytes, rate);
 }
 
 /// Where a point's saves happen: at its begin, and so before it computes.
@@ -49,6 +48,10 @@ std::vector<Moment> needs_of(StepView const& step) {
 
 }  // namespace
 
+std::int64_t took_ns(std::int64_t size_bytes, double rate) {
+    return rate <= 0 ? 0 : static_cast<std::int64_t>(static_cast<double>(size_bytes) * 1e9 / rate);
+}
+
 TransferRates transfer_rates(Machine const& machine, Pool pool) {
     MachineLink const* const out = find_link(machine, Pool::device, pool);
     MachineLink const* const in = find_link(machine, pool, Pool::device);
@@ -56,7 +59,8 @@ TransferRates transfer_rates(Machine const& machine, Pool pool) {
                                            : TransferRates{
                                                  out->both_ways_rate_bytes_per_s,
                                                  in->both_ways_rate_bytes_per_s,
-                                                 std::max(out->latency_ns, in->latency_ns)};
+                                                 std::max(out->latency_ns, in->latency_ns),
+                                                 codec_rates(machine)};
 }
 
 void place_transfers(
@@ -67,23 +71,34 @@ void place_transfers(
     Plan& plan
 ) {
     auto const view = [&](ValueId id) -> ValueView const& { return step.values[id.index()]; };
-    auto const size = [&](ValueId id) { return step.trace.values[id.index()].size_bytes; };
+    auto const away = [&](ValueId id) {
+        return away_bytes(plan.fates[step.slot_of(id)], step.trace.values[id.index()]);
+    };
+    auto const coding_ns = [&](ValueId id, double rate) {
+        bool const is_coded = !plan.fates[step.slot_of(id)].codec.empty();
+        return is_coded ? took_ns(step.trace.values[id.index()].size_bytes, rate) : 0;
+    };
     std::vector<Moment> const saves = saves_of(step);
     std::vector<ValueId> order = moved;
     std::stable_sort(order.begin(), order.end(), [&](ValueId one, ValueId other) {
         return *view(one).unshared < *view(other).unshared;
     });
+    std::int64_t coder_free_ns = 0;
     std::int64_t link_free_ns = 0;
     for (ValueId const id : order) {
         // It is unshared when its point has ended.
-        std::int64_t const begin_ns = std::max(link_free_ns, step.begin_ns[*view(id).unshared + 1]);
-        link_free_ns = begin_ns + took_ns(size(id), rates.out, rates.latency_ns);
+        std::int64_t const free_ns = step.begin_ns[*view(id).unshared + 1];
+        std::int64_t const encode_ns = coding_ns(id, rates.codec.encode);
+        std::int64_t const coded_ns =
+            encode_ns > 0 ? coder_free_ns = std::max(coder_free_ns, free_ns) + encode_ns : free_ns;
+        link_free_ns =
+            std::max(link_free_ns, coded_ns) + crossed_ns(away(id), rates.out, rates.latency_ns);
         // Saves are in the order of their times and of their values.
         auto const at = std::partition_point(saves.begin(), saves.end(), [&](Moment const& save) {
             return save.at_ns < link_free_ns || save.value.number < id.number;
         });
         Fate& fate = plan.fates[step.slot_of(id)];
-        fate = {.kind = FateKind::move, .pool = pool};
+        fate = {.kind = FateKind::move, .pool = pool, .codec = std::move(fate.codec)};
         if (at != saves.end()) {
             fate.leaves = step.slot_of(at->value);
         }
@@ -94,8 +109,10 @@ void place_transfers(
     });
     std::int64_t deadline_ns = step.begin_ns.back();
     for (ValueId const id : order) {
-        deadline_ns = std::min(deadline_ns, step.begin_ns[*view(id).needed]) -
-                      took_ns(size(id), rates.in, rates.latency_ns);
+        std::int64_t const need_ns =
+            step.begin_ns[*view(id).needed] - coding_ns(id, rates.codec.decode);
+        deadline_ns =
+            std::min(deadline_ns, need_ns) - crossed_ns(away(id), rates.in, rates.latency_ns);
         auto const at = std::partition_point(needs.begin(), needs.end(), [&](Moment const& need) {
             return need.at_ns <= deadline_ns && need.point <= *view(id).needed;
         });

@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "machine/machine.h"
 #include "plan/plan.h"
+#include "plan/planned_codec.h"
 #include "policy/step_view.h"
 
 #include <cstdint>
@@ -23,12 +24,17 @@ struct TransferRates {
     double out = 0;
     double in = 0;
     std::int64_t latency_ns = 0;
+    CodecRates codec{};
 };
+
+/// Time for `size_bytes` at `rate` bytes a second; 0 where that is not known.
+[[nodiscard]] std::int64_t took_ns(std::int64_t size_bytes, double rate);
 
 /// Of the machine's links between the device and `pool`; zeros: there are none.
 [[nodiscard]] TransferRates transfer_rates(Machine const& machine, Pool pool);
 
-/// Gives each of `moved`, all of which can move, its fate in `plan`: it leaves at the first save by
+/// Gives each of `moved`, all of which can move, its fate in `plan`, by the codec that `plan` has
+/// for it already: it leaves at the first save by
 /// which its store has ended, or by need if there is no such save, and returns at the last need
 /// that leaves its load enough time, at the first of all if that is none.
 void place_transfers(

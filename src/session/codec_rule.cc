@@ -154,8 +154,9 @@ std::optional<TensorClass> first_lossy(CodecTable const& table) {
                : std::optional(static_cast<TensorClass>(std::distance(table.begin(), found)));
 }
 
-SavedAs leaves_by(CodecTable const& table, SavedTensor const& tensor) {
-    Codec const& codec = table[at(tensor.tensor_class)];
+namespace {
+
+SavedAs leaves_as(Codec const& codec, SavedTensor const& tensor) {
     SavedAs as{.tensor_class = tensor.tensor_class};
     if (codec.kind != CodecKind::identity && tensor.dtype && tensor.count > 0) {
         Encoding const encoding{codec, *tensor.dtype, tensor.count};
@@ -170,6 +171,12 @@ SavedAs leaves_by(CodecTable const& table, SavedTensor const& tensor) {
         }
     }
     return as;
+}
+
+}  // namespace
+
+SavedAs leaves_by(CodecTable const& table, SavedTensor const& tensor) {
+    return leaves_as(table[at(tensor.tensor_class)], tensor);
 }
 
 CodecRule::CodecRule(CodecTable const& table, Measures measures)
@@ -224,6 +231,39 @@ std::string against_lossless(CodecReport const& row, double link) {
         );
     }
     return "";
+}
+
+Result<std::vector<Codec>> codecs_of(Plan const& plan) {
+    std::vector<Codec> codecs;
+    for (auto const& [slot, fate] : plan.fates) {
+        Result<Codec> const codec = parse_codec(fate.codec.empty() ? "identity" : fate.codec);
+        if (!codec.ok()) {
+            return codec.error();
+        }
+        if (!fate.codec.empty() &&
+            std::find(codecs.begin(), codecs.end(), *codec) == codecs.end()) {
+            codecs.push_back(*codec);
+        }
+    }
+    return codecs;
+}
+
+PlannedRule::PlannedRule(CodecTable const& table, Measures measures, Plan const& plan)
+    : CodecRule(table, std::move(measures)) {
+    for (auto const& [slot, fate] : plan.fates) {
+        Result<Codec> const codec = parse_codec(fate.codec);
+        codecs_[slot] = codec.ok() ? *codec : Codec{};
+    }
+}
+
+SavedAs PlannedRule::of(SavedTensor const& tensor) {
+    auto const known = tensor.slot == nullptr ? codecs_.end() : codecs_.find(*tensor.slot);
+    if (known == codecs_.end()) {
+        return CodecRule::of(tensor);
+    }
+    bool const is_no_sign =
+        known->second.kind == CodecKind::sign && tensor.tensor_class != TensorClass::relu_output;
+    return leaves_as(is_no_sign ? Codec{} : known->second, tensor);
 }
 
 SavedAs PolicyRule::of(SavedTensor const& tensor) {

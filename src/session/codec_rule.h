@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/result.h"
+#include "plan/plan.h"
 #include "policy/catalog.h"
 #include "policy/online_rule.h"
 #include "report/report.h"
@@ -13,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -88,6 +90,23 @@ class PolicyRule final : public CodecRule {
   private:
     std::unique_ptr<OnlineRule> const rule_;
 };
+
+/// What a plan moves leaves by the codec that it names, and as it is where it names none or the
+/// codec does not take the tensor; what it does not know, by the table.
+class PlannedRule final : public CodecRule {
+  public:
+    /// Of a plan that `parse_plan` or a policy made.
+    PlannedRule(CodecTable const& table, Measures measures, Plan const& plan);
+    [[nodiscard]] SavedAs of(SavedTensor const& tensor) override;
+
+  private:
+    std::map<Slot, Codec> codecs_;  ///< of all that the plan knows
+};
+
+/// The codecs of a plan, each once.
+///
+/// Fails   Errc::bad_argument naming one that does not exist
+[[nodiscard]] Result<std::vector<Codec>> codecs_of(Plan const& plan);
 
 /// The reason to stop using a lossless codec whose blocks so far were those of `row`, on a link
 /// that takes `link` bytes a second (0: not known); empty: there is none.

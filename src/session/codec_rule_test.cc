@@ -109,6 +109,37 @@ TEST(CodecRule, tensors_leave_by_their_class_where_the_codec_takes_their_type) {
     EXPECT_FALSE(leaves_by(table, floats(TensorClass::linear_input, 0)).encoding);
 }
 
+TEST(CodecRule, what_a_plan_knows_leaves_by_its_codec) {
+    Slot const coded{"aten::addmm", 0, 0};
+    Slot const raw{"aten::addmm", 0, 1};
+    Slot const unknown{"aten::addmm", 0, 2};
+    Slot const sign{"aten::relu", 0, 0};
+    Plan plan;
+    plan.fates[coded] = {.kind = FateKind::move, .pool = Pool::host, .codec = "affine8"};
+    plan.fates[raw] = {.kind = FateKind::move, .pool = Pool::host};
+    plan.fates[sign] = {.kind = FateKind::move, .pool = Pool::host, .codec = "sign"};
+    PlannedRule rule(table_of(*find_policy("qpo")), {}, plan);
+    auto const codec_at = [&](Slot const* slot, TensorClass of = TensorClass::linear_input) {
+        SavedTensor tensor = floats(of);
+        tensor.slot = slot;
+        SavedAs const as = rule.of(tensor);
+        return as.encoding ? to_text(as.encoding->codec) : "raw";
+    };
+    EXPECT_EQ(codec_at(&coded), "affine8");
+    EXPECT_EQ(codec_at(&raw), "raw") << "whatever the table says";
+    EXPECT_EQ(codec_at(&unknown), "affine4:group=256,stochastic") << "by the table";
+    EXPECT_EQ(codec_at(nullptr), "affine4:group=256,stochastic");
+    EXPECT_EQ(codec_at(&sign, TensorClass::relu_output), "sign");
+    EXPECT_EQ(codec_at(&sign), "raw") << "in this step it is no ReLU's";
+    SavedTensor integers = floats(TensorClass::index);
+    integers.dtype = Dtype::u8;
+    integers.slot = &coded;
+    EXPECT_FALSE(rule.of(integers).encoding);
+    EXPECT_EQ(codecs_of(plan)->size(), 2U);
+    plan.fates[unknown].codec = "mp3";
+    EXPECT_FALSE(codecs_of(plan).ok());
+}
+
 TEST(CodecRule, qpo_sends_a_forward_away_at_once_and_keeps_its_tail) {
     std::int64_t now_ns = 0;
     Report report;

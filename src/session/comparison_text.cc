@@ -22,13 +22,15 @@ double ratio(std::int64_t part, std::int64_t whole) {
     return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// "1.03, 612.0 MiB", or that it cannot run.
+/// "1.03, 612.0 MiB", "lossy: 1.03, 612.0 MiB", or that it cannot run.
 std::string cell_of(Foretold const& row, std::int64_t compute_ns) {
-    return row.refusal.empty()
-               ? fmt::format(
-                     "{:.3f}, {}", ratio(row.step_ns, compute_ns), format_size(row.peak_bytes)
-                 )
-               : "does not run";
+    return row.refusal.empty() ? fmt::format(
+                                     "{}{:.3f}, {}",
+                                     row.lossy ? "lossy: " : "",
+                                     ratio(row.step_ns, compute_ns),
+                                     format_size(row.peak_bytes)
+                                 )
+                               : "does not run";
 }
 
 }  // namespace
@@ -50,14 +52,14 @@ std::string Comparison::to_table() const {
     }
     table += std::string(width, ' ');
     for (std::int64_t const budget : budgets) {
-        table += fmt::format("{:>20}", format_size(budget));
+        table += fmt::format("{:>24}", format_size(budget));
     }
     std::string refusals;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         if (i % budgets.size() == 0) {
             table += fmt::format("\n{:<{}}", rows[i].policy, width);
         }
-        table += fmt::format("{:>20}", cell_of(rows[i], compute_ns));
+        table += fmt::format("{:>24}", cell_of(rows[i], compute_ns));
         bool const is_new = !rows[i].refusal.empty() &&
                             (i % budgets.size() == 0 || rows[i].refusal != rows[i - 1].refusal);
         refusals += is_new ? fmt::format(
@@ -74,7 +76,7 @@ std::string Comparison::to_table() const {
 std::string Comparison::to_json() const {
     OrderedJson json{
         {"format", "spillway.comparison"},
-        {"version", 2},
+        {"version", 3},
         {"trace", trace},
         {"machine", machine},
         {"compute_ns", compute_ns},
@@ -92,7 +94,8 @@ std::string Comparison::to_json() const {
              {"stored_bytes", row.stored_bytes},
              {"loaded_bytes", row.loaded_bytes},
              {"recomputed_bytes", row.recomputed_bytes},
-             {"stall_ns", row.stall_ns}}
+             {"stall_ns", row.stall_ns},
+             {"lossy", row.lossy}}
         );
     }
     return json_lines(json, 2);

@@ -4,6 +4,7 @@
 #include "session/foretell.h"
 
 #include "base/units.h"
+#include "plan/planned_codec.h"
 #include "policy/catalog.h"
 #include "report/tight_point.h"
 
@@ -183,6 +184,7 @@ Foretold foretell(
     row.loaded_bytes = step->loaded_bytes;
     row.recomputed_bytes = step->recomputed_bytes;
     row.stall_ns = step->stall_need_ns + step->stall_room_ns;
+    row.lossy = *plan && is_lossy(**plan);
     return row;
 }
 

@@ -3,11 +3,13 @@
 
 #include "session/given_plan.h"
 
+#include "session/codec_rule.h"
 #include "session/input_files.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace spillway {
 
@@ -17,6 +19,25 @@ bool moves_to(Plan const& plan, Pool pool) {
     return std::any_of(plan.fates.begin(), plan.fates.end(), [pool](auto const& entry) {
         return entry.second.kind == FateKind::move && entry.second.pool == pool;
     });
+}
+
+/// What of its codecs this session cannot have.
+std::optional<OptionFault> check_codecs(SessionOptions const& options, Plan const& plan) {
+    OptionFault fault{.option = "plan", .given = options.plan};
+    Result<std::vector<Codec>> const codecs = codecs_of(plan);
+    if (!codecs.ok()) {
+        fault.detail = "'" + options.plan + "': " + codecs.error().message();
+        return fault;
+    }
+    auto const lossy = std::find_if(codecs->begin(), codecs->end(), [](Codec const& codec) {
+        return is_lossy(codec);
+    });
+    if (options.lossy || lossy == codecs->end()) {
+        return std::nullopt;
+    }
+    fault.code = OptionCode::loses_precision;
+    fault.detail = "what it moves=" + to_text(*lossy);
+    return fault;
 }
 
 }  // namespace
@@ -34,6 +55,9 @@ std::optional<OptionFault> read_given_plan(
             .option = "plan",
             .given = options.plan,
             .detail = read.error().what};
+    }
+    if (std::optional<OptionFault> wrong = check_codecs(options, *read)) {
+        return wrong;
     }
     if (read->policy.empty()) {
         read->policy = options.plan;  // reports have to call it something

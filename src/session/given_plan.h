@@ -17,7 +17,8 @@ struct Places {
     bool nvme = false;
 };
 
-/// Reads the file `options.plan` into `plan`, which stays empty without one.
+/// Reads the file `options.plan` into `plan`, which stays empty without one. Its codecs exist, and
+/// lose nothing without `options.lossy`.
 [[nodiscard]] std::optional<OptionFault> read_given_plan(
     SessionOptions const& options, std::optional<Plan>& plan
 );

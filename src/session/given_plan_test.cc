@@ -45,15 +45,36 @@ TEST_F(GivenPlan, is_read_and_called_by_its_policy_or_its_file) {
     EXPECT_EQ(read_given_plan({}, plan), std::nullopt);
     EXPECT_FALSE(plan);
     SessionOptions const named =
-        with(std::string(R"({"spillway_plan": 2, "policy": "te:layers=2",)") + kFates);
+        with(std::string(R"({"spillway_plan": 3, "policy": "te:layers=2",)") + kFates);
     EXPECT_EQ(why_no_plan(named), "");
     ASSERT_EQ(read_given_plan(named, plan), std::nullopt);
     EXPECT_EQ(plan->policy, "te:layers=2");
     EXPECT_EQ(plan->predicted_peak_bytes, 7);
     SessionOptions const by_hand =
-        with(std::string(R"({"spillway_plan": 2, "policy": "",)") + kFates);
+        with(std::string(R"({"spillway_plan": 3, "policy": "",)") + kFates);
     ASSERT_EQ(read_given_plan(by_hand, plan), std::nullopt);
     EXPECT_EQ(plan->policy, by_hand.plan);
+}
+
+TEST_F(GivenPlan, its_codecs_exist_and_lose_nothing_unasked) {
+    auto const coded = [&](std::string const& codec) {
+        std::string text = std::string(R"({"spillway_plan": 3, "policy": "",)") + kFates;
+        std::string const pool = R"("pool":"nvme")";
+        std::size_t const at = text.find(pool);
+        EXPECT_NE(at, std::string::npos);
+        return with(text.insert(at + pool.size(), R"(, "codec": ")" + codec + "\""));
+    };
+    SessionOptions options = coded("affine4");
+    EXPECT_NE(
+        why_no_plan(options).find(
+            "what it moves would lose precision with affine4; pass --lossy to allow it"
+        ),
+        std::string::npos
+    );
+    options.lossy = true;
+    EXPECT_EQ(why_no_plan(options), "");
+    EXPECT_EQ(why_no_plan(coded("mask")), "");
+    EXPECT_NE(why_no_plan(coded("mp3")).find("mp3: no such codec"), std::string::npos);
 }
 
 TEST_F(GivenPlan, a_file_that_holds_none_is_refused_by_key_and_reason) {
@@ -64,17 +85,17 @@ TEST_F(GivenPlan, a_file_that_holds_none_is_refused_by_key_and_reason) {
         words_of(*check_options(absent), Face::cpp),
         "'" + folder + "/absent': No such file or directory"
     );
-    std::string const whole = std::string(R"({"spillway_plan": 2, "policy": "",)") + kFates;
+    std::string const whole = std::string(R"({"spillway_plan": 3, "policy": "",)") + kFates;
     EXPECT_NE(why_no_plan(with(whole.substr(0, whole.size() / 2))), "");
     std::string const later = std::string(R"({"spillway_plan": 9, "policy": "",)") + kFates;
     EXPECT_NE(why_no_plan(with(later)).find("is of format version 9"), std::string::npos);
-    std::string const other = std::string(R"({"spillway_plan": 2, "polity": "",)") + kFates;
+    std::string const other = std::string(R"({"spillway_plan": 3, "polity": "",)") + kFates;
     EXPECT_NE(why_no_plan(with(other)).find("polity"), std::string::npos);
     EXPECT_EQ(why_no_plan({.device_budget_bytes = 1_MiB, .plan = folder}), "a folder, not a file");
 }
 
 TEST_F(GivenPlan, goes_with_a_budget_and_without_another_policy) {
-    SessionOptions options = with(std::string(R"({"spillway_plan": 2, "policy": "",)") + kFates);
+    SessionOptions options = with(std::string(R"({"spillway_plan": 3, "policy": "",)") + kFates);
     options.policy = "te:layers=2";
     EXPECT_EQ(
         why_no_plan(options),

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "executor/event_log.h"
+#include "session/codec_rule.h"
 #include "session/loop_rig.h"
 #include "test_paths.h"
 
@@ -171,6 +172,47 @@ TEST(LoopCodecs, exact_codecs_give_back_the_bits) {
         EXPECT_GT(rig.loop->report().stored_bytes, 0);
         step.end();
     }
+}
+
+TEST(LoopCodecs, a_planned_value_is_encoded_by_the_plan_s_codec) {
+    Slot const each{"test", 0, 0};  // the rig saves all as this
+    Plan plan;
+    plan.fates[each] = {.kind = FateKind::move, .pool = Pool::nvme, .codec = "affine8"};
+    PlannedRule rule(CodecTable{}, {}, plan);
+    Rig rig(
+        2_MiB,
+        {},
+        {},
+        64_MiB,
+        ChooserKind::planned,
+        Pool::nvme,
+        {},
+        NonFinite::keep,
+        Rig::kCodedBytes,
+        plan
+    );
+    Step step(rig, "identity", 0);
+    SavedTensor tensor{
+        .tensor_class = TensorClass::linear_input,
+        .dtype = Dtype::f32,
+        .count = kFloats,
+        .size_bytes = 4 * kFloats};
+    tensor.slot = &each;
+    for (std::size_t i = 0; i < 16; ++i) {
+        step.values.push_back(noise(i));
+        step.ids.push_back(rig.save_floats(step.values[i], rule.of(tensor)).value());
+    }
+    rig.loop->phase(Phase::backward);
+    for (std::size_t i = step.ids.size(); i-- > 0;) {
+        std::vector<float> const back = step.take_back(i);
+        for (std::size_t k = 0; k < kFloats; k += 1000) {
+            EXPECT_NEAR(back[k], step.values[i][k], 2.0 / 255);
+        }
+    }
+    Report const report = rig.loop->report();
+    EXPECT_EQ(report.codecs.at(0).codec, "affine8");
+    EXPECT_GT(report.codecs.at(0).values, 8);
+    step.end();
 }
 
 TEST(LoopCodecs, the_tier_holds_what_values_take_encoded) {

@@ -50,7 +50,7 @@ std::string describe_policies(Face face, Markup markup) {
     std::string_view const mark = markup == Markup::markdown ? "`" : "";
     std::string all;
     for (Policy const& policy : policies()) {
-        if (policy.make_plan == nullptr && policy.eviction == EvictionRule::next_use) {
+        if (!policy.plans_in_session() && policy.eviction == EvictionRule::next_use) {
             all += policy.is_lossy ? "with " + named("`lossy`", face, markup) + ": " : "";
             all += fmt::format("{0}{1}{0} ({2}); ", mark, policy.name, policy.what);
         }

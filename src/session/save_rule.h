@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The rule that decides, when a tensor is saved, how it is to leave. The driver asks it where no
-// plan knows the tensor. A policy without a plan is one of these.
+// The rule that decides, when a tensor is saved, how it is to leave: before the executor sees it. A
+// policy without a plan is one of these, and so are the codecs that a plan names.
 #pragma once
 
 #include "base/phase.h"
 #include "session/saved_as.h"
+#include "trace/slot.h"
 
 #include <cstdint>
 #include <optional>
@@ -22,6 +23,7 @@ struct SavedTensor {
     bool is_whole = true;         ///< the tensor has every element of its storage
     Phase phase = Phase::forward;
     std::int64_t step = 0;
+    Slot const* slot = nullptr;  ///< null: not known
 };
 
 /// Thread  asked by every thread that saves, one at a time

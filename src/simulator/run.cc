@@ -239,8 +239,9 @@ bool SimulatorRun::save(ValueId value, TraceValue const& what) {
     }
     RuleAnswer const answer = advice_.rule_of(what.slot);
     bool const may_leave = advice_.advice_of(what.slot) != Advice::never;
-    memory_.saved(value, what.size_bytes, answer.encoded_bytes, may_leave);
-    ask(Saved{value, what.size_bytes, what.slot, usage(), answer.encoded_bytes, answer.advice});
+    std::int64_t const encoded_bytes = advice_.encoded_bytes_of(what);
+    memory_.saved(value, what.size_bytes, encoded_bytes, may_leave);
+    ask(Saved{value, what.size_bytes, what.slot, usage(), encoded_bytes, answer.advice});
     return going();
 }
 

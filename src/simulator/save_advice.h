@@ -6,7 +6,11 @@
 
 #include "executor/executor_options.h"
 #include "plan/plan.h"
+#include "plan/planned_codec.h"
 #include "simulator/simulator.h"
+#include "trace/trace.h"
+
+#include <cstdint>
 
 namespace spillway {
 
@@ -21,24 +25,39 @@ class SaveAdvice {
         auto const found = how_.rule.find(slot);
         return found == how_.rule.end() ? RuleAnswer{} : found->second;
     }
+    /// What it takes outside the device; 0: it goes as it is. A codec of the plan overrides the
+    /// rule.
+    [[nodiscard]] std::int64_t encoded_bytes_of(TraceValue const& value) const {
+        Fate const* const fate = fate_of(value.slot);
+        if (fate == nullptr || fate->codec.empty()) {
+            return rule_of(value.slot).encoded_bytes;
+        }
+        std::int64_t const bytes = away_bytes(*fate, value);
+        return bytes < value.size_bytes ? bytes : 0;
+    }
     /// The plan overrides the rule.
     [[nodiscard]] Advice advice_of(Slot const& slot) const {
         if (options_.chooser == ChooserKind::keep_all) {
             return Advice::never;
         }
-        if (options_.chooser == ChooserKind::planned && plan_ != nullptr) {
-            auto const fate = plan_->fates.find(slot);
-            if (fate != plan_->fates.end()) {
-                FateKind const kind = fate->second.kind;
-                return kind == FateKind::keep   ? Advice::last_resort
-                       : kind == FateKind::move ? Advice::at_once
-                                                : Advice::when_asked;
-            }
+        if (Fate const* const fate = fate_of(slot)) {
+            return fate->kind == FateKind::keep   ? Advice::last_resort
+                   : fate->kind == FateKind::move ? Advice::at_once
+                                                  : Advice::when_asked;
         }
         return rule_of(slot).advice;
     }
 
   private:
+    /// Null: no plan knows it.
+    [[nodiscard]] Fate const* fate_of(Slot const& slot) const {
+        if (options_.chooser != ChooserKind::planned || plan_ == nullptr) {
+            return nullptr;
+        }
+        auto const fate = plan_->fates.find(slot);
+        return fate == plan_->fates.end() ? nullptr : &fate->second;
+    }
+
     ExecutorOptions const& options_;
     SimulatorOptions const& how_;
     Plan const* plan_;

@@ -41,7 +41,8 @@ Result<void> check(
     if (how.steps < 0 || !(how.jitter >= 0 && how.jitter <= 0.95)) {
         return Error{Errc::bad_argument, "steps below 0 or jitter outside 0 to 0.95", "simulator"};
     }
-    if (!(how.encode_rate_bytes_per_s >= 1) || !(how.decode_rate_bytes_per_s >= 1)) {
+    auto const is_rate = [](double rate) { return rate == 0 || rate >= 1; };
+    if (!is_rate(how.encode_rate_bytes_per_s) || !is_rate(how.decode_rate_bytes_per_s)) {
         return Error{Errc::bad_argument, "a codec's rate is below 1", "simulator"};
     }
     for (auto const& [slot, answer] : how.rule) {

@@ -19,7 +19,6 @@
 #include <array>
 #include <cstdint>
 #include <iosfwd>
-#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -63,9 +62,10 @@ struct SimulatorOptions {
     std::array<std::int64_t, kPools> full_at_bytes{-1, -1, -1};
     /// The answers of the driver's rule, by slot; slots that are not here get the default one.
     std::map<Slot, RuleAnswer> rule{};
-    /// What one side thread encodes and decodes, in raw bytes. Infinite: it takes no time.
-    double encode_rate_bytes_per_s = std::numeric_limits<double>::infinity();
-    double decode_rate_bytes_per_s = std::numeric_limits<double>::infinity();
+    /// What the side lane encodes and decodes, in raw bytes. 0: as the machine does
+    /// (plan/planned_codec.h), in no time where that is not known.
+    double encode_rate_bytes_per_s = 0;
+    double decode_rate_bytes_per_s = 0;
     bool keep_log = true;       ///< the result has the event log
     bool keep_timeline = true;  ///< and the timeline; both take time and memory
     /// Takes each line of the event log as it happens; outlives the call. Null: none.
@@ -103,7 +103,8 @@ struct SimulationResult {
 };
 
 /// Runs `trace` on `machine` under the budgets of `options`. A `plan` (may be null) is given before
-/// the first step.
+/// the first step; what it moves by a codec takes that codec's bytes, whatever the driver's rule
+/// says.
 ///
 /// A budget that cannot be met is no failure: the result is not ok and carries the refusal.
 /// Fails   Errc::bad_argument: the trace or machine is not valid, a pool that has a budget has no

@@ -272,6 +272,30 @@ TEST(Simulator, a_load_that_fails_is_told_in_its_own_words_through_the_decode) {
     EXPECT_NE(result.refusal.find("injected fault"), std::string::npos) << result.refusal;
 }
 
+TEST(Simulator, a_planned_codec_s_bytes_cross_the_link) {
+    Trace trace = chain(4, 1);
+    Plan plan;
+    for (TraceValue& value : trace.values) {
+        value.dtype = "float32";
+        value.size_bytes = 100'000;
+        plan.fates[value.slot] = {.kind = FateKind::move, .pool = Pool::nvme};
+    }
+    ExecutorOptions const options{
+        .chooser = ChooserKind::planned, .nvme_bytes = std::int64_t{1} << 40};
+    Result<SimulationResult> const raw = simulate(trace, box(), options, &plan, {});
+    for (auto& [slot, fate] : plan.fates) {
+        fate.codec = "affine8";
+    }
+    SimulatorOptions how;
+    how.rule[trace.values[0].slot] = {1, Advice::at_once};
+    Result<SimulationResult> const coded = simulate(trace, box(), options, &plan, how);
+    ASSERT_TRUE(raw.ok() && coded.ok());
+    EXPECT_EQ(raw->encodes, 0);
+    EXPECT_EQ(coded->encodes, 3) << "the last is not free before it is needed";
+    EXPECT_GT(coded->stored_bytes * 5, raw->stored_bytes);
+    EXPECT_LT(coded->stored_bytes * 3, raw->stored_bytes);
+}
+
 TEST(Simulator, refuses_what_it_cannot_run) {
     Machine no_links;
     Result<SimulationResult> const result =
@@ -283,7 +307,7 @@ TEST(Simulator, refuses_what_it_cannot_run) {
     broken.points[0].saved.clear();
     EXPECT_FALSE(simulate(broken, box(), {}, nullptr, {}).ok());
     SimulatorOptions how;
-    how.encode_rate_bytes_per_s = 0;
+    how.encode_rate_bytes_per_s = 0.5;
     EXPECT_FALSE(simulate(chain(2, 1), box(), {}, nullptr, how).ok());
     how = {};
     how.rule[{"layer", 0, 0}].encoded_bytes = -1;

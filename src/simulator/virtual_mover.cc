@@ -3,10 +3,24 @@
 
 #include "simulator/virtual_mover.h"
 
+#include "plan/planned_codec.h"
+
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace spillway {
+
+namespace {
+
+/// What was asked for, else the machine's, else no time.
+double rate_of(double asked, double of_machine) {
+    return asked > 0        ? asked
+           : of_machine > 0 ? std::max(1.0, of_machine)
+                            : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
 
 VirtualMover::VirtualMover(
     Machine const& machine, SimulatorOptions const& how, VirtualMoverSurroundings around
@@ -17,7 +31,11 @@ VirtualMover::VirtualMover(
       result_(around_.result),
       interference_(machine.device.interference),
       lanes_(machine, fences_, how.seed, how.jitter) {
-    lanes_.set_codec_rates(how.encode_rate_bytes_per_s, how.decode_rate_bytes_per_s);
+    CodecRates const rates = codec_rates(machine);
+    lanes_.set_codec_rates(
+        rate_of(how.encode_rate_bytes_per_s, rates.encode),
+        rate_of(how.decode_rate_bytes_per_s, rates.decode)
+    );
 }
 
 std::optional<Event> VirtualMover::take_queued() {

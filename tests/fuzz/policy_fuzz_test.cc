@@ -32,6 +32,14 @@ void give_modules(Dice& dice, Trace& trace) {
     }
 }
 
+/// Values of types and classes that codecs take, or do not.
+void give_classes(Dice& dice, Trace& trace) {
+    for (TraceValue& value : trace.values) {
+        value.dtype = dice.percent(50) ? "float32" : dice.percent(50) ? "bfloat16" : "int64";
+        value.tensor_class = static_cast<TensorClass>(dice.in(0, kTensorClasses - 1));
+    }
+}
+
 /// Of values that were saved before it.
 void give_recipes(Dice& dice, Trace& trace) {
     for (std::size_t i = 1; i < trace.values.size(); ++i) {
@@ -65,6 +73,10 @@ PolicyCase policy_case(std::uint64_t seed) {
         give_recipes(dice, subject.trace);
     }
     subject.machine = random_machine(dice);
+    if (dice.percent(70)) {
+        subject.machine.device.memory_bytes_per_s = static_cast<double>(dice.in(1, 10'000)) * 1e7;
+        give_classes(dice, subject.trace);
+    }
     std::int64_t const peak = std::max<std::int64_t>(peak_without_moves(subject.trace), 4096);
     subject.budgets = {
         .device_bytes = dice.percent(20) ? 0 : peak * dice.in(40, 110) / 100,
@@ -94,7 +106,9 @@ TEST(PolicyFuzz, each_policy_makes_a_valid_plan_or_says_why_not) {
                 continue;
             }
             ++made[policy.name];
-            ASSERT_LE(bound_ns, plan->predicted_step_ns) << rerun(seed) << policy.name;
+            // Where values shrink, fewer bytes cross the link.
+            ASSERT_TRUE(policy.is_lossy || bound_ns <= plan->predicted_step_ns)
+                << rerun(seed) << policy.name;
             ASSERT_TRUE(validate(*plan, trace, machine).ok()) << rerun(seed) << policy.name;
             Result<Plan> const read = parse_plan(to_json_text(*plan));
             ASSERT_TRUE(read.ok()) << rerun(seed) << policy.name;

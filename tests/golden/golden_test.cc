@@ -65,7 +65,7 @@ std::string in_todays_format(std::string text) {
         replace("\"spillway_events" + colon + "1", "\"spillway_events" + colon + "6");
     }
     replace("\"sole\"", "\"unshared\"");
-    replace("{\"spillway_plan\":1,", "{\"spillway_plan\":2,\"policy\":\"\",\"device_bytes\":0,");
+    replace("{\"spillway_plan\":1,", "{\"spillway_plan\":3,\"policy\":\"\",\"device_bytes\":0,");
     replace(
         R"("text":"a tensor could not be encoded (injected: not encodable); it goes as it is")",
         R"("notice":{"code":"not_encoded","error":"injected: not encodable"})"

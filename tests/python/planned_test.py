@@ -96,7 +96,7 @@ class Planned(Case):
         self.assertGreaterEqual(len(chosen), LAYERS)
         leaves = {"leaves": slots[-1]} if fate["fate"] == "move" else {}
         pathlib.Path(plan).write_text(json.dumps({
-            "spillway_plan": 2, "policy": "by hand", "device_bytes": 0, "predicted_step_ns": 7, "predicted_peak_bytes": 8, "bound_step_ns": 0,
+            "spillway_plan": 3, "policy": "by hand", "device_bytes": 0, "predicted_step_ns": 7, "predicted_peak_bytes": 8, "bound_step_ns": 0,
             "fates": [{"slot": slot, **fate, **leaves} for slot in chosen]}))
         return plan
 
@@ -118,7 +118,7 @@ class Planned(Case):
 
     def test_a_plan_that_cannot_run_is_refused_before_a_step(self) -> None:
         plan = os.path.join(self.folder, "by_hand.json")
-        fields: dict[str, Any] = {"spillway_plan": 2, "policy": "", "device_bytes": 0, "predicted_step_ns": 0, "predicted_peak_bytes": 0,
+        fields: dict[str, Any] = {"spillway_plan": 3, "policy": "", "device_bytes": 0, "predicted_step_ns": 0, "predicted_peak_bytes": 0,
                                   "bound_step_ns": 0, "fates": [{"slot": {"producer": "aten::gelu", "output": 0, "occurrence": 0},
                                                                  "fate": "move", "pool": "nvme"}]}
         for text, options, says in (

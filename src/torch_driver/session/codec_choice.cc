@@ -33,7 +33,8 @@ SavedAs CodecChoice::of(SavedTensors::Fresh const& fresh, Phase phase, std::int6
         .size_bytes = fresh.size_bytes,
         .is_whole = fresh.is_whole,
         .phase = phase,
-        .step = step};
+        .step = step,
+        .slot = &fresh.slot};
     std::lock_guard const lock(mutex_);
     SavedAs as = rule_->of(tensor);
     bool const is_exact = exact_ || at::globalContext().deterministicAlgorithms();

@@ -29,7 +29,7 @@ bool is_planned(SessionOptions const& options) {
     return options.policy == name_of(ChooserKind::planned);
 }
 
-/// As codecs_of; what is planned is never encoded.
+/// As codecs_of; whoever gives the loop a plan in the place of a policy encodes nothing.
 std::optional<CodecTable> checked_codecs(SessionOptions const& options) {
     if (!is_planned(options)) {
         return codecs_of(options);
@@ -103,7 +103,7 @@ void plan_from_file(
 void plan_by_policy(
     SessionOptions const& options, Device& device, Tier* host, Tier* nvme, LoopOptions& loop
 ) {
-    if (is_planned(options) || policy_of(options).make_plan == nullptr) {
+    if (is_planned(options) || !policy_of(options).plans_in_session()) {
         return;
     }
     PolicyChoice choice = value_or_throw(parse_policy_choice(options.policy), "policy");
@@ -148,8 +148,12 @@ std::shared_ptr<TorchSession> open_session_on(
         loop_options_of(with_absolute_files(options), *device.device, host.get(), nvme.get());
     plan_from_file(options, host.get(), nvme.get(), loop);
     plan_by_policy(options, *device.device, host.get(), nvme.get(), loop);
+    std::optional<Plan> const plan = loop.plan;
     if (codecs) {
         check_codecs(options, *codecs, device);
+        if (plan) {
+            check_codecs(options, value_or_throw(codecs_of(*plan), "plan"), device);
+        }
         check_away_pool(options, host != nullptr || nvme != nullptr);
         if (mover_options.coded.bytes().empty()) {
             mover_options.coded = open_coded_staging(options, device);
@@ -177,7 +181,7 @@ std::shared_ptr<TorchSession> open_session_on(
         std::move(device), std::move(mover), std::move(loop), options
     );
     if (codecs) {
-        session->encode_by(make_rule(options, *codecs, session->loop()), coded_bytes);
+        session->encode_by(make_rule(options, *codecs, plan, session->loop()), coded_bytes);
     }
     open_files(session->loop(), options);
     install_engine();

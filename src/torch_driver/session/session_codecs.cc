@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "base/units.h"
+#include "plan/planned_codec.h"
+#include "session/given_plan.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
@@ -22,14 +24,26 @@ namespace {
 constexpr std::int64_t kStagingShare = 8;
 constexpr std::int64_t kMostStagingBytes = 256_MiB;
 
-/// What names the codecs: `codecs`, or the policy.
+/// What names the codecs: `codecs`, the plan, or the policy.
 OptionFault of_codecs(SessionOptions const& options, OptionCode code, std::string detail = {}) {
-    bool const is_named = !options.codecs.empty();
-    return {
-        .code = code,
-        .option = is_named ? "codecs" : "policy",
-        .given = is_named ? options.codecs : options.policy,
-        .detail = std::move(detail)};
+    OptionFault fault{.code = code, .detail = std::move(detail)};
+    if (!options.codecs.empty()) {
+        fault.option = "codecs";
+        fault.given = options.codecs;
+    } else if (!options.plan.empty()) {
+        fault.option = "plan";
+        fault.given = options.plan;
+    } else {
+        fault.option = "policy";
+        fault.given = options.policy;
+    }
+    return fault;
+}
+
+/// Whether the plan of a file, which was checked, names codecs.
+bool plan_encodes(SessionOptions const& options) {
+    std::optional<Plan> plan;
+    return !read_given_plan(options, plan) && plan && has_codecs(*plan);
 }
 
 void check_lossy(SessionOptions const& options, CodecTable const& table) {
@@ -112,7 +126,7 @@ std::optional<CodecTable> codecs_of(SessionOptions const& options) {
         refuse_lossy(options, "policy " + options.policy + " moves nothing");
         return std::nullopt;
     }
-    if (policy.codec_of == nullptr && options.codecs.empty()) {
+    if (policy.codec_of == nullptr && options.codecs.empty() && !plan_encodes(options)) {
         refuse_lossy(
             options,
             "policy " + options.policy + " encodes nothing; name a codec, or another policy (" +
@@ -129,9 +143,9 @@ std::optional<CodecTable> codecs_of(SessionOptions const& options) {
 }
 
 void check_codecs(
-    SessionOptions const& options, CodecTable const& table, SessionDevice const& device
+    SessionOptions const& options, std::span<Codec const> codecs, SessionDevice const& device
 ) {
-    for (Codec const& codec : table) {
+    for (Codec const& codec : codecs) {
         bool const is_used = codec.kind != CodecKind::identity;
         bool const is_coded_here =
             device.device->is_host() || (device.coder != nullptr && device.coder->codes(codec));
@@ -155,10 +169,16 @@ HostMemory open_coded_staging(SessionOptions const& options, SessionDevice const
 }
 
 std::unique_ptr<CodecRule> make_rule(
-    SessionOptions const& options, CodecTable const& table, Loop& loop
+    SessionOptions const& options,
+    CodecTable const& table,
+    std::optional<Plan> const& plan,
+    Loop& loop
 ) {
     Measures measures{
         [&loop] { return steady_now_ns() - loop.stalled_ns(); }, [&loop] { return loop.report(); }};
+    if (plan && has_codecs(*plan)) {
+        return std::make_unique<PlannedRule>(table, std::move(measures), *plan);
+    }
     Policy const& policy = policy_of(options);
     if (policy.make_rule == nullptr) {
         return std::make_unique<CodecRule>(table, std::move(measures));

@@ -15,6 +15,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 
 namespace spillway {
 
@@ -30,7 +31,7 @@ void check_or_throw(SessionOptions const& options);
 
 /// Throws  BadOption: one of them that `device` does not take
 void check_codecs(
-    SessionOptions const& options, CodecTable const& table, SessionDevice const& device
+    SessionOptions const& options, std::span<Codec const> codecs, SessionDevice const& device
 );
 
 /// Throws  BadOption: what is encoded has no tier to go to
@@ -56,9 +57,12 @@ void check_away_pool(SessionOptions const& options, bool has_one);
     SessionOptions const& options, SessionDevice const& device
 );
 
-/// The rule of `table` over a session's loop, which outlives it.
+/// The rule of `table` over a session's loop, which outlives it; `plan`: whose codecs come first.
 [[nodiscard]] std::unique_ptr<CodecRule> make_rule(
-    SessionOptions const& options, CodecTable const& table, Loop& loop
+    SessionOptions const& options,
+    CodecTable const& table,
+    std::optional<Plan> const& plan,
+    Loop& loop
 );
 
 }  // namespace spillway

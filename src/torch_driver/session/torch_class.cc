@@ -261,7 +261,7 @@ class SessionClass final : public torch::CustomClassHolder {
 using ListedPolicy = std::tuple<std::string, std::string, std::string, bool, bool, bool>;
 
 /// Of each policy: name, what it does, paper, whether it is lossy, whether it moves anything, and
-/// whether it makes a plan.
+/// whether a session that has it makes a plan.
 std::vector<ListedPolicy> list_policies() {
     std::vector<ListedPolicy> all;
     for (Policy const& policy : policies()) {
@@ -271,7 +271,7 @@ std::vector<ListedPolicy> list_policies() {
             std::string(policy.paper),
             policy.is_lossy,
             policy.moves,
-            policy.make_plan != nullptr
+            policy.plans_in_session()
         );
     }
     return all;
