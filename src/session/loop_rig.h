@@ -118,7 +118,8 @@ struct Rig {
         std::string timeline_file = {},
         NonFinite non_finite = NonFinite::keep,
         std::int64_t coded_bytes = kCodedBytes,
-        std::optional<Plan> plan = std::nullopt
+        std::optional<Plan> plan = std::nullopt,
+        std::function<Result<Plan>(Trace const&)> planner = nullptr
     ) {
         device = CpuDevice::open({.limit_bytes = limit_bytes}).value();
         auto faulty = std::make_unique<FaultyTier>(
@@ -144,6 +145,7 @@ struct Rig {
         options.keep_timeline = true;
         options.non_finite = non_finite;
         options.plan = std::move(plan);
+        options.planner = std::move(planner);
         loop = std::make_unique<Loop>(options, device, std::move(mover), *driver);
         EXPECT_TRUE(loop->open_log().ok());
         EXPECT_TRUE(loop->open_timeline().ok());
@@ -162,7 +164,9 @@ struct Rig {
         }
     }
 
-    Result<ValueId> save(std::int64_t size_bytes) {
+    Result<ValueId> save(
+        std::int64_t size_bytes, Slot const& slot = {"test", 0, 0}, SaveMark const& mark = {}
+    ) {
         Result<void*> const block = allocate(size_bytes);
         if (!block.ok()) {
             return block.error();
@@ -172,7 +176,7 @@ struct Rig {
         std::memset(*block, bytes[value], static_cast<std::size_t>(size_bytes));
         sizes[value] = size_bytes;
         driver->put(value, *block);
-        loop->saved(value, device->size_of(*block), Slot{"test", 0, 0});
+        loop->saved(value, device->size_of(*block), slot, {}, mark);
         driver->unshared.push_back(value);  // the next operator lets go of it
         return value;
     }
