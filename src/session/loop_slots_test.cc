@@ -11,8 +11,11 @@
 
 #include <cstdio>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace spillway {
