@@ -190,8 +190,9 @@ TEST(LoopSlots, other_layers_end_within_the_budget_and_their_log_replays) {
 /// The slots of what was saved, as an event log has them.
 std::vector<Slot> slots_in(std::string const& log) {
     std::ifstream stream(log);
+    EventLog const read = read_event_log(stream).value();
     std::vector<Slot> slots;
-    for (LogEntry const& entry : read_event_log(stream).value().entries) {
+    for (LogEntry const& entry : read.entries) {
         auto const* const event = std::get_if<Event>(&entry);
         auto const* const saved = event == nullptr ? nullptr : std::get_if<Saved>(event);
         if (saved != nullptr) {

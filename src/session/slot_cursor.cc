@@ -46,7 +46,7 @@ std::int32_t cost_of_jump(std::size_t from, std::size_t to) {
     if (far <= 4) {
         return kJump + kJumpOfEach * static_cast<std::int32_t>(far);
     }
-    int const doublings = std::bit_width(far) - 1;
+    int const doublings = static_cast<int>(std::bit_width(far)) - 1;
     std::uint64_t const power = std::uint64_t{1} << static_cast<unsigned>(doublings);
     auto const part = static_cast<std::int32_t>(kJumpTwiceAsFar * (far - power) / power);
     return kJump + 4 * kJumpOfEach + (doublings - 2) * kJumpTwiceAsFar + part;

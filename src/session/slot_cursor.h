@@ -75,7 +75,7 @@ class SlotCursor {
     [[nodiscard]] bool is_lost() const { return reading_count_ > 1; }
 
   private:
-    static constexpr std::size_t kReadings = 8;  ///< that are followed at once
+    static constexpr std::size_t kReadings = 16;  ///< that are followed at once
     static constexpr std::size_t kAhead = 4;     ///< places of a kind that each may jump to
     static constexpr std::size_t kBehind = 3;
     static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
