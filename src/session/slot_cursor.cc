@@ -22,8 +22,10 @@ constexpr std::int32_t kLacks = 20;
 constexpr std::int32_t kLacksMore = 6;     ///< after another that the sequence lacks
 constexpr std::int32_t kLacksTheKind = 1;  ///< no reading has it
 constexpr std::int32_t kHopeless = 240;    ///< behind the best
-/// The best reading is the right one when so many saves in a row agreed.
+/// The best reading is the right one when so many saves in a row agreed; fewer where it leads.
 constexpr std::int32_t kSureAfter = 32;
+constexpr std::int32_t kLeadsAfter = 4;
+constexpr std::int32_t kLead = 40;
 
 /// Of saves that may be each other: the saver, which may be unknown, is no part of it.
 auto kind_words(std::pair<Slot, SaveMark> const& save) {
@@ -184,7 +186,9 @@ void SlotCursor::keep(Readings const& found) {
     Reading const& best = found.all[0];
     bool const goes_on = best.given != kNone && best.given == readings_[0].next;
     straight_ = goes_on ? straight_ + 1 : 0;
-    std::size_t const most = straight_ >= kSureAfter ? 1 : found.count;
+    bool const leads = found.count > 1 && best.score - found.all[1].score >= kLead;
+    bool const is_sure = straight_ >= (leads ? kLeadsAfter : kSureAfter);
+    std::size_t const most = is_sure ? 1 : found.count;
     reading_count_ = 0;
     for (std::size_t i = 0; i < most; ++i) {
         Reading reading = found.all[i];
@@ -197,6 +201,9 @@ void SlotCursor::keep(Readings const& found) {
 
 /// In its place by score, of equal ones the nearer to the sequence's begin.
 void SlotCursor::Readings::add(Reading const& reading) {
+    if (count == all.size() && all.back().score >= reading.score) {
+        return;
+    }
     auto const end = all.begin() + static_cast<std::ptrdiff_t>(count);
     auto same = std::find_if(all.begin(), end, [&](Reading const& known) {
         return known.next == reading.next;
@@ -205,13 +212,8 @@ void SlotCursor::Readings::add(Reading const& reading) {
         return;
     }
     if (same == end) {
-        if (count < all.size()) {
-            same = all.begin() + static_cast<std::ptrdiff_t>(count++);
-        } else if (all.back().score < reading.score) {
-            same = all.end() - 1;
-        } else {
-            return;
-        }
+        count = std::min(count + 1, all.size());
+        same = all.begin() + static_cast<std::ptrdiff_t>(count) - 1;
     }
     auto const is_better = [&](Reading const& known) {
         return known.score < reading.score ||
