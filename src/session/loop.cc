@@ -236,6 +236,7 @@ void Loop::begin_step(std::int64_t step) {
         std::int64_t const took_ns = accounting_.begin_step();
         mend_plan(took_ns, commands);
         trace_may_turn(step, commands);
+        matching_.begin_step();
         give_first_plan(commands);
         if (flight_recorder_) {
             if (std::optional<ExecutorState> state = executor_.state()) {
@@ -257,6 +258,7 @@ void Loop::phase(Phase phase) {
         MutexLock const lock(mutex_);
         Usage const now = usage();  // what was until here belongs to the phase that ends
         phase_ = phase;
+        matching_.begin_phase(phase);
         accounting_.begin_phase(step_, phase);
         take_queued(commands);
         tell(std::move(unshared), now, commands);
@@ -286,11 +288,15 @@ void Loop::take(Event const& event) {
     carry_out(commands);
 }
 
-/// The path of a save that has nothing to report and nothing to decide: no event, no turn.
-bool Loop::saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot, SavedAs const& as) {
+/// The path of a save that has nothing to report and nothing to decide: no event, no turn. `slot`
+/// becomes the plan's.
+bool Loop::saved_quietly(
+    ValueId value, std::int64_t size_bytes, Slot& slot, SavedAs const& as, SaveMark const& mark
+) {
     bool const something_ended = mover_->has_completions();
     accounting_.saved(size_bytes);
     MutexLock const lock(mutex_);
+    match(value, slot, mark);
     sort_dropped();
     if (something_ended || !events_.empty() || !may_report_later(size_bytes, as)) {
         return false;
@@ -299,9 +305,11 @@ bool Loop::saved_quietly(ValueId value, std::int64_t size_bytes, Slot& slot, Sav
     return true;
 }
 
-void Loop::saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs const& asked) {
+void Loop::saved(
+    ValueId value, std::int64_t size_bytes, Slot slot, SavedAs const& asked, SaveMark const& mark
+) {
     SavedAs const as = encodings_.possible(asked, value, size_bytes);
-    if (saved_quietly(value, size_bytes, slot, as)) {
+    if (saved_quietly(value, size_bytes, slot, as, mark)) {
         return;
     }
     Turn const turn(turn_);

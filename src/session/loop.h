@@ -22,6 +22,7 @@
 #include "session/history.h"
 #include "session/plan_trial.h"
 #include "session/saved_as.h"
+#include "session/slot_matching.h"
 #include "session/trace_recorder.h"
 
 #include <unistd.h>
@@ -104,10 +105,20 @@ class Loop {
     void phase(Phase phase);
     void backward_order(std::vector<ValueId> values);
     void plan(Plan plan);
+    /// A pass begins: the driver counts slots afresh.
+    void begin_pass();
     /// Autograd saved `value`, of `size_bytes` as the device rounds, which is to leave as was
     /// asked. Where the encoding would take no fewer bytes, does not fit the mover's staging, is
-    /// not of all of the value or not one that the device takes, it goes as it is.
-    void saved(ValueId value, std::int64_t size_bytes, Slot slot, SavedAs const& asked = {});
+    /// not of all of the value or not one that the device takes, it goes as it is. Under a plan
+    /// that was made of a step of this loop's, `slot` and `mark` tell which of that step's saves it
+    /// is.
+    void saved(
+        ValueId value,
+        std::int64_t size_bytes,
+        Slot slot,
+        SavedAs const& asked = {},
+        SaveMark const& mark = {}
+    );
     /// A second kind of saver has the value, which is on the device: from now on it leaves as it
     /// is, and a copy of it that is away, or on its way, counts no more.
     void goes_raw(ValueId value);
@@ -182,8 +193,9 @@ class Loop {
     [[nodiscard]] Result<void> execute(std::vector<Command> const& commands);
     void take_queued(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     void sort_dropped() SPILLWAY_REQUIRES(mutex_);
+    void match(ValueId value, Slot& slot, SaveMark const& mark) SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] bool saved_quietly(
-        ValueId value, std::int64_t size_bytes, Slot& slot, SavedAs const& as
+        ValueId value, std::int64_t size_bytes, Slot& slot, SavedAs const& as, SaveMark const& mark
     );
     void report_backlog(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] bool may_report_later(std::int64_t size_bytes, SavedAs const& as) const
@@ -228,6 +240,7 @@ class Loop {
     std::optional<std::ofstream> log_ SPILLWAY_GUARDED_BY(mutex_);
     std::optional<FlightRecorder> flight_recorder_ SPILLWAY_GUARDED_BY(mutex_);
     std::optional<TraceRecorder> trace_ SPILLWAY_GUARDED_BY(mutex_);
+    SlotMatching matching_ SPILLWAY_GUARDED_BY(mutex_);
     bool trace_is_warm_ SPILLWAY_GUARDED_BY(mutex_) = false;
     bool is_to_plan_ SPILLWAY_GUARDED_BY(mutex_) = false;  ///< of the trace that is under way
     bool had_first_plan_ SPILLWAY_GUARDED_BY(mutex_) = false;

@@ -167,6 +167,9 @@ struct Rig {
     }
 
     Result<ValueId> save(std::int64_t size_bytes) {
+        return save(size_bytes, Slot{"test", 0, occurrence});
+    }
+    Result<ValueId> save(std::int64_t size_bytes, Slot const& slot, SaveMark const& mark = {}) {
         Result<void*> const block = allocate(size_bytes);
         if (!block.ok()) {
             return block.error();
@@ -176,7 +179,7 @@ struct Rig {
         std::memset(*block, bytes[value], static_cast<std::size_t>(size_bytes));
         sizes[value] = size_bytes;
         driver->put(value, *block);
-        loop->saved(value, device->size_of(*block), Slot{"test", 0, occurrence});
+        loop->saved(value, device->size_of(*block), slot, {}, mark);
         driver->unshared.push_back(value);  // the next operator lets go of it
         return value;
     }

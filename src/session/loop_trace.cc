@@ -79,6 +79,20 @@ void Loop::add_to_trace(std::unordered_map<ValueId, TraceWords> const& words) {
     }
 }
 
+void Loop::begin_pass() {
+    MutexLock const lock(mutex_);
+    matching_.begin_pass();
+}
+
+/// Once for each save, in their order. A trace has the slot that the driver counted.
+void Loop::match(ValueId value, Slot& slot, SaveMark const& mark) {
+    std::int32_t const counted = slot.occurrence;
+    matching_.match(slot, mark);
+    if (trace_ && trace_->has_begun() && slot.occurrence != counted) {
+        trace_->was_counted(value, counted);
+    }
+}
+
 /// A step begins, and the one before it ends.
 void Loop::trace_may_turn(std::int64_t step, std::vector<Command>& commands) {
     if (!trace_) {
@@ -89,6 +103,9 @@ void Loop::trace_may_turn(std::int64_t step, std::vector<Command>& commands) {
     } else if (std::exchange(trace_is_warm_, true)) {
         report_backlog(commands);  // what was saved before is none of the trace's
         trace_->begin("step " + std::to_string(step), phase_, accounting_.stalled_ns());
+        if (is_to_plan_) {
+            matching_.begin_sequence();
+        }
     }
 }
 
@@ -139,6 +156,7 @@ void Loop::give_first_plan(std::vector<Command>& commands) {
 /// Between two steps. Where there is none, `online` goes on.
 void Loop::make_plan_of(Trace const& trace, std::vector<Command>& commands) {
     Result<Plan> plan = options_.planner(trace, nullptr);
+    matching_.end_sequence(plan.ok());
     if (!plan.ok()) {
         accounting_.has_no_plan(options_.policy, plan.error().message());
         is_to_plan_ = plan.error().code == Errc::unsupported && step_ < kLastStepToPlan;

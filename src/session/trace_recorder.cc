@@ -101,6 +101,10 @@ void TraceRecorder::take(Saved const& event) {
     }
     ValueId const number{std::ssize(trace_.values)};
     trace_.values.push_back({.slot = event.slot, .size_bytes = event.size_bytes});
+    if (auto const counted = counted_.find(event.value); counted != counted_.end()) {
+        trace_.values.back().slot.occurrence = counted->second;
+        counted_.erase(counted);
+    }
     numbers_[event.value] = number;
     all_numbers_[event.value] = number;
     see(event.usage, event.size_bytes);

@@ -60,6 +60,9 @@ class TraceRecorder {
     /// The executor has answered `event`. `held_bytes` returns what values from one on take on the
     /// device now.
     void saw(Event const& event, std::function<std::int64_t(ValueId)> const& held_bytes);
+    /// The driver counted the value, whose save comes next, as that occurrence; its event has the
+    /// slot that it was matched with.
+    void was_counted(ValueId value, std::int32_t occurrence) { counted_[value] = occurrence; }
     void add_words(std::unordered_map<ValueId, TraceWords> const& words);
 
     /// Waits for the device, so that it knows the times.
@@ -100,12 +103,13 @@ class TraceRecorder {
     Phase phase_ = Phase::setup;
     ValueId first_;  ///< of the trace's values; invalid: there is none
     Trace trace_;
-    std::unordered_map<ValueId, ValueId> numbers_;      ///< of the values that live
-    std::unordered_map<ValueId, ValueId> all_numbers_;  ///< and of those that are over
-    TracePoint point_;                                  ///< under way
-    bool is_at_boundary_ = false;                       ///< nothing was computed in it yet
-    std::int64_t held_bytes_ = 0;                       ///< after the last event
-    std::int64_t held_before_bytes_ = 0;                ///< after the last event of the program
+    std::unordered_map<ValueId, ValueId> numbers_;       ///< of the values that live
+    std::unordered_map<ValueId, ValueId> all_numbers_;   ///< and of those that are over
+    std::unordered_map<ValueId, std::int32_t> counted_;  ///< where the event's slot is another
+    TracePoint point_;                                   ///< under way
+    bool is_at_boundary_ = false;                        ///< nothing was computed in it yet
+    std::int64_t held_bytes_ = 0;                        ///< after the last event
+    std::int64_t held_before_bytes_ = 0;                 ///< after the last event of the program
     Moment began_;
     Moment ended_;
     std::vector<std::pair<Moment, Moment>> times_;  ///< of the points in `trace_`

@@ -168,6 +168,7 @@ void TorchSession::begin_pass() {
     peak_.begin_pass([this] { return modules(); });
     add_to_trace();
     saved_.begin_pass();
+    loop_->begin_pass();
 }
 
 void TorchSession::phase(Phase phase) {
@@ -203,7 +204,11 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
         Phase const phase = is_in_backward ? Phase::backward : loop_->current_phase();
         SavedAs const as =
             codec_choice_ ? codec_choice_->of(fresh, phase, loop_->step()) : SavedAs{};
-        loop_->saved(hook.value(), fresh.size_bytes, std::move(fresh.slot), as);
+        SaveMark const mark{
+            .saver = fresh.saver.tensor_class,
+            .dtype = static_cast<std::int16_t>(tensor.scalar_type()),
+            .rank = static_cast<std::int16_t>(tensor.dim())};
+        loop_->saved(hook.value(), fresh.size_bytes, std::move(fresh.slot), as, mark);
         if (loop_->is_tracing()) {
             TraceWords words;
             words.dtype = name_of_dtype(tensor.scalar_type());
