@@ -167,8 +167,8 @@ bench-qpo: ## Uncompressed offload / QPO, with a link that is the bottleneck
 bench-lossy: ## Validation loss of lossy training beside lossless, three seeds (long)
 bench-gradients: ## Gradient error of each class that is encoded, on GPT-2, LLaMA, ResNet-18
 bench-recompute: ## Smallest peak of 14 models when tensors can only be made again, and the step there
-bench-compare: ## Every policy on 12 made steps under four budgets, by simulation (FLAGS=--table)
-bench-figures: ## What authors report, beside ours by simulation (FLAGS=--table)
+bench-compare: ## Every policy on 12 made steps under four budgets, by simulation (FLAGS=--table, --page)
+bench-figures: ## What authors report, beside ours by simulation (FLAGS=--table, --page)
 $(benches): bench-%: build
 	@tools/setup.sh packages bench
 	@$(if $(filter bench-peers bench-lossy bench-gradients bench-recompute,$@)$(filter --models,$(FLAGS)),tools/setup.sh tests $(TORCH))

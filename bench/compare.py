@@ -8,9 +8,9 @@ card's memory, under four budgets: floor + share x (peak - floor). The floor is 
 can leave is away, except while it is used. Nothing runs and no clock is read: `spillway trace --model` makes the steps,
 `spillway compare` foretells each policy. SwapAdvisor searches few generations, so that all takes two minutes.
 
-A policy's number is the step time over the time of compute alone. Results go to --json FILE; `--table` prints a Markdown
-table in place of the line of JSON, from that file if it is there. value = the lowest geometric mean that a policy has of
-all rows (those that run everywhere). Holds when no foretold peak is above its budget and no step is quicker than compute.
+A policy's number is the step time over the time of compute alone. Results go to --json FILE; of that file `--table` prints
+a Markdown table, and `--page` puts it into docs/systems.md; neither simulates. value = the lowest geometric mean that a
+policy has of all rows (those that run everywhere). Holds when no foretold peak is above its budget and no step is quicker than compute.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from typing import Any
 
 import common
 import foretell
+import page_tables
 from foretell import Comparison, Row, Step
 
 SHARES = (0.75, 0.5, 0.25, 0.1)
@@ -40,12 +41,17 @@ STEPS = [
 ]
 QUICK = STEPS[2:3]
 RESULTS = pathlib.Path(common.ROOT) / "bench" / "results" / "compare.json"
+PAGE = page_tables.DOCS / "systems.md"
 
 
 def main() -> None:
     options = parse_arguments()
-    if options.table:
-        print(table(json.loads(options.json.read_text(encoding="utf-8"))["cases"]))
+    if options.table or options.page:
+        text = table(json.loads(options.json.read_text(encoding="utf-8"))["cases"])
+        if options.page:
+            page_tables.put(PAGE, "compare", text)
+        else:
+            print(text)
         return
     with tempfile.TemporaryDirectory() as name:
         program = foretell.Program(options.build, pathlib.Path(name))
@@ -145,6 +151,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path(common.ROOT) / "build" / "torch")
     parser.add_argument("--json", type=pathlib.Path, default=RESULTS, help="where the results go [bench/results/compare.json]")
     parser.add_argument("--table", action="store_true", help="a Markdown table of the file of results")
+    parser.add_argument("--page", action="store_true", help="puts that table into docs/systems.md")
     parser.add_argument("--quick", action="store_true", help="VGG-16 alone: for tests")
     return parser.parse_args()
 

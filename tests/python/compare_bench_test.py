@@ -15,6 +15,7 @@ from quick_bench import BENCH
 sys.path.insert(0, str(BENCH))
 import compare  # noqa: E402: it lies in bench/
 import foretell  # noqa: E402
+import page_tables  # noqa: E402
 
 
 class Quick(unittest.TestCase):
@@ -54,6 +55,22 @@ class Quick(unittest.TestCase):
 
 def case(model, **slowdowns):
     return {"model": model, "slowdowns": slowdowns}
+
+
+class Page(unittest.TestCase):
+    def test_the_docs_have_the_table_of_the_committed_results(self):
+        cases = json.loads(compare.RESULTS.read_text(encoding="utf-8"))["cases"]
+        self.assertEqual(page_tables.held(compare.PAGE, "compare"), compare.table(cases), "make bench-compare FLAGS=--page")
+
+    def test_a_table_is_put_between_its_two_comments_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page.md"
+            page.write_text(f"before\n{page_tables.begin_of('x')}\n\nold\n\n{page_tables.END}\nafter\n", encoding="utf-8")
+            page_tables.put(page, "x", "| new |")
+            self.assertEqual(page_tables.held(page, "x"), "| new |")
+            self.assertEqual(page.read_text(encoding="utf-8").replace("| new |", "old").splitlines()[::6], ["before", "after"])
+            with self.assertRaisesRegex(ValueError, "page.md has no table"):
+                page_tables.put(page, "y", "")
 
 
 class MadeUp(unittest.TestCase):
