@@ -7,8 +7,8 @@ A GPT, a LLaMA and a ResNet of small size with random weights, each in a process
 three budgets: floor + share x (peak - floor), the floor the smallest budget that works, as `spillway.compare` says. What it
 foretells is beside what was measured: the quickest step over plain's quickest, over rounds that run each once, and peaks.
 
-Results go to --json FILE; of that file `--table` prints Markdown tables, `--page` puts them into docs/how_to/choose_a_policy.md
-and `--picture FILE` draws them; none of these runs a step. value = the median over all rows of |measured / foretold - 1|, of
+Results go to --json FILE; of that file `--table` prints a Markdown table, `--picture FILE` draws it, and `--page` puts both into
+docs/how_to/choose_a_policy.md (the picture where docs/pictures/policies.svg is there); none of these runs a step. value = the median over all rows of |measured / foretold - 1|, of
 steps; it has no bar, and is of a machine as busy as it was. Holds when every step has plain's bits and no peak is above its budget.
 """
 
@@ -31,6 +31,8 @@ NAMED = 7  # policies with a color in the picture
 QUICK = {"shares": SHARES[:1], "least-rounds": 1, "minutes": 0}
 RESULTS = pathlib.Path(common.ROOT) / "bench" / "results" / "compare_real.json"
 PAGE = page_tables.DOCS / "how_to" / "choose_a_policy.md"
+PICTURE = page_tables.DOCS / "pictures" / "policies.svg"
+NOT_YET = "Not measured yet on a machine that does nothing else."
 
 Model = dict[str, Any]
 Row = dict[str, Any]
@@ -39,7 +41,7 @@ Row = dict[str, Any]
 def main() -> None:
     options = parse_arguments()
     if options.table or options.page or options.picture:
-        show(options, json.loads(options.json.read_text(encoding="utf-8"))["models"])
+        show(options, read(options.json))
         return
     with train_runs.scratch(options) as folder:
         models = [measure(options, name, folder) for name in options.only or MODELS]
@@ -99,12 +101,27 @@ def faults(model: Model) -> list[str]:
     return found
 
 
+def read(path: pathlib.Path) -> list[Model]:
+    """Empty where nothing was measured."""
+    if not path.exists():
+        return []
+    models: list[Model] = json.loads(path.read_text(encoding="utf-8"))["models"]
+    return models
+
+
+def page_text(models: list[Model]) -> str:
+    if not models:
+        return NOT_YET
+    picture = "\n\n![Measured step time by budget, a panel for each model](../pictures/policies.svg)" if PICTURE.exists() else ""
+    return table(models) + picture
+
+
 def show(options: argparse.Namespace, models: list[Model]) -> None:
     if options.picture:
         import plot_policies  # noqa: PLC0415 - needs matplotlib
         plot_policies.draw(models, names_in_order(models)[:NAMED], options.picture, MODELS)
     elif options.page:
-        page_tables.put(PAGE, "compare_real", table(models))
+        page_tables.put(PAGE, "compare_real", page_text(models))
     else:
         print(table(models))
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""bench-compare-real: that it runs on a tiny model, and what its table says of results that are made up."""
+"""bench-compare-real: that it runs on a tiny model, what its table says of results that are made up, and that the page has the last ones."""
 
 import json
 import pathlib
@@ -13,6 +13,7 @@ from quick_bench import BENCH
 
 sys.path.insert(0, str(BENCH))
 import compare_real  # noqa: E402: it lies in bench/
+import page_tables  # noqa: E402
 
 
 class Quick(unittest.TestCase):
@@ -79,6 +80,16 @@ class MadeUp(unittest.TestCase):
         text = compare_real.as_text({"models": [self.one]})
         self.assertEqual(json.loads(text), {"models": [self.one]})
         self.assertEqual(sum('"policy"' in line for line in text.splitlines()), 4)
+
+
+class Page(unittest.TestCase):
+    def test_the_docs_have_the_table_of_the_committed_results(self):
+        told = compare_real.page_text(compare_real.read(compare_real.RESULTS))
+        self.assertEqual(page_tables.held(compare_real.PAGE, "compare_real"), told, "make bench-compare-real FLAGS=--page")
+
+    def test_where_nothing_was_measured_it_says_so(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(compare_real.page_text(compare_real.read(pathlib.Path(folder) / "none.json")), compare_real.NOT_YET)
 
 
 if __name__ == "__main__":
