@@ -8,9 +8,10 @@ card's memory, under four budgets: floor + share x (peak - floor). The floor is 
 can leave is away, except while it is used. Nothing runs and no clock is read: `spillway trace --model` makes the steps,
 `spillway compare` foretells each policy. SwapAdvisor searches few generations, so that all takes two minutes.
 
-A policy's number is the step time over the time of compute alone. Results go to --json FILE; `--table` prints a Markdown
-table in place of the line of JSON, from that file if it is there. value = the lowest geometric mean that a policy has of
-all rows (those that run everywhere). Holds when no foretold peak is above its budget and no step is quicker than compute.
+A policy's number is the step time over the time of compute alone. Results go to --json FILE; of that file `--table` prints
+a Markdown table, and `--page` puts it into docs/systems.md, and what is quickest into docs/how_to/choose_a_policy.md; neither
+simulates. value = the lowest geometric mean that a
+policy has of all rows (those that run everywhere). Holds when no foretold peak is above its budget and no step is quicker than compute.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from typing import Any
 
 import common
 import foretell
+import page_tables
 from foretell import Comparison, Row, Step
 
 SHARES = (0.75, 0.5, 0.25, 0.1)
@@ -40,12 +42,19 @@ STEPS = [
 ]
 QUICK = STEPS[2:3]
 RESULTS = pathlib.Path(common.ROOT) / "bench" / "results" / "compare.json"
+PAGE, BEST_PAGE = page_tables.DOCS / "systems.md", page_tables.DOCS / "how_to" / "choose_a_policy.md"
+BEST = 3  # policies of a cell
 
 
 def main() -> None:
     options = parse_arguments()
-    if options.table:
-        print(table(json.loads(options.json.read_text(encoding="utf-8"))["cases"]))
+    if options.table or options.page:
+        text = table(read_cases(options.json))
+        if options.page:
+            page_tables.put(PAGE, "compare", text)
+            page_tables.put(BEST_PAGE, "compare", best_table(read_cases(options.json)))
+        else:
+            print(text)
         return
     with tempfile.TemporaryDirectory() as name:
         program = foretell.Program(options.build, pathlib.Path(name))
@@ -57,6 +66,11 @@ def main() -> None:
     common.emit("compare", value, "ratio", None, not wrong, {
         "quickest": best, "geometric_means": means(cases), "steps": len(cases), "shares": SHARES, "faults": wrong,
         "machine": common.machine()})
+
+
+def read_cases(path: pathlib.Path) -> list[dict[str, Any]]:
+    cases: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["cases"]
+    return cases
 
 
 def case_of(program: foretell.Program, step: Step) -> dict[str, Any]:
@@ -118,6 +132,21 @@ def table(cases: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def best_table(cases: list[dict[str, Any]]) -> str:
+    """Markdown: a row for each model, a column for each budget: the quickest policies there, of those that run on all machines."""
+    lines = ["| model | " + " | ".join(f"{share:g}" for share in SHARES) + " |", "|---|" + "---|" * len(SHARES)]
+    for model in dict.fromkeys(case["model"] for case in cases):
+        of_model = [case for case in cases if case["model"] == model]
+        cells = [", ".join(f"`{name}` {mean:.2f}" for mean, name in best(of_model, i)) for i in range(len(SHARES))]
+        lines.append(f"| {model} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def best(cases: list[dict[str, Any]], budget: int) -> list[tuple[float, str]]:
+    found = [(geometric_mean([case["slowdowns"][name][budget] for case in cases]), name) for name in cases[0]["slowdowns"]]
+    return sorted((mean, name) for mean, name in found if mean is not None)[:BEST]
+
+
 def order(cases: list[dict[str, Any]], name: str) -> tuple[int, float]:
     """Those that run in more cases first, then the quicker ones."""
     ran = [s for case in cases for s in case["slowdowns"][name] if s is not None]
@@ -145,6 +174,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path(common.ROOT) / "build" / "torch")
     parser.add_argument("--json", type=pathlib.Path, default=RESULTS, help="where the results go [bench/results/compare.json]")
     parser.add_argument("--table", action="store_true", help="a Markdown table of the file of results")
+    parser.add_argument("--page", action="store_true", help="puts that table, and what is quickest, into docs/")
     parser.add_argument("--quick", action="store_true", help="VGG-16 alone: for tests")
     return parser.parse_args()
 

@@ -9,7 +9,8 @@ as much memory stands in: a Titan X for the K40c, a V100 for the P100. `holds` s
 direction, and at least the stated share; `because` says why not. The largest batch of a policy is searched by doubling and
 halving, to 3 %. Nothing runs and no clock is read. All together take a few minutes; `--only NAME` makes one figure.
 
-`--table` prints Markdown in place of the line of JSON. value = the share of figures that hold; it has no bar. Holds when
+Results go to --json FILE; what `--only` leaves out stays as it is there. Of that file `--table` prints Markdown, and `--page`
+puts it into docs/systems.md; neither simulates. value = the share of figures that hold; it has no bar. Holds when
 every figure could be made.
 """
 
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 import common
 import foretell
+import page_tables
 from foretell import GIB, Program, Row, Step
 
 
@@ -310,8 +312,19 @@ FIGURES: dict[str, Callable[[Program], Figure]] = {
 }
 
 
+RESULTS = pathlib.Path(common.ROOT) / "bench" / "results" / "figures.json"
+PAGE = page_tables.DOCS / "systems.md"
+
+
 def main() -> None:
     options = parse_arguments()
+    if options.table or options.page:
+        text = table(read(options.json))
+        if options.page:
+            page_tables.put(PAGE, "figures", text)
+        else:
+            print(text)
+        return
     names = options.only or (["te"] if options.quick else list(FIGURES))
     figures: dict[str, Figure] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -319,12 +332,29 @@ def main() -> None:
         for name in names:
             figures[name] = FIGURES[name](program)
             common.progress(f"{name}: {figures[name].ours}: {verdict(figures[name])}")
-    if options.table:
-        print(table(figures))
-        return
+    if not options.quick:
+        write(options.json, figures)
     share = sum(figure.holds for figure in figures.values()) / len(figures)
     common.emit("figures", round(share, 4), "share", None, True, {
         "figures": {name: figure._asdict() for name, figure in figures.items()}, "machine": common.machine()})
+
+
+def read(path: pathlib.Path) -> dict[str, Figure]:
+    """In the order of FIGURES; those that the file has."""
+    if not path.exists():
+        return {}
+    told = {name: Figure(**{field: each[field] for field in Figure._fields})
+            for name, each in json.loads(path.read_text(encoding="utf-8")).items()}
+    return {name: told[name] for name in FIGURES if name in told}
+
+
+def write(path: pathlib.Path, figures: dict[str, Figure]) -> None:
+    """Each with the commit that told it; others that the file has stay, but for those that are none any more."""
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    commit = common.machine()["commit"]
+    known |= {name: {**figure._asdict(), "commit": commit} for name, figure in figures.items()}
+    text = json.dumps({name: known[name] for name in FIGURES if name in known}, indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def verdict(figure: Figure) -> str:
@@ -343,7 +373,9 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path(common.ROOT) / "build" / "torch")
     parser.add_argument("--only", nargs="+", choices=list(FIGURES), metavar="NAME", help=", ".join(FIGURES))
-    parser.add_argument("--table", action="store_true", help="Markdown in place of the line of JSON")
+    parser.add_argument("--json", type=pathlib.Path, default=RESULTS, help="where the results go [bench/results/figures.json]")
+    parser.add_argument("--table", action="store_true", help="Markdown of the file of results")
+    parser.add_argument("--page", action="store_true", help="puts that into docs/systems.md")
     parser.add_argument("--quick", action="store_true", help="one figure: for tests")
     return parser.parse_args()
 

@@ -257,7 +257,7 @@ def compare(
 
     Args:
         model, step, machine, host_budget, nvme, nvme_budget: As for `fit`.
-        policies: Names with their parameters ("te:layers=4"); without any, all that make plans, and "online".
+        policies: Names with their parameters ("te:layers=4"); without any, all that make plans, "online" and "delta".
         budgets: Device budgets; without any, a quarter, a half and three quarters of the way from the smallest that works
             to the peak.
         real: Also trains under each policy and budget that can run, one after the other, and says what it took. No

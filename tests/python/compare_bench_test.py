@@ -15,6 +15,7 @@ from quick_bench import BENCH
 sys.path.insert(0, str(BENCH))
 import compare  # noqa: E402: it lies in bench/
 import foretell  # noqa: E402
+import page_tables  # noqa: E402
 
 
 class Quick(unittest.TestCase):
@@ -56,6 +57,23 @@ def case(model, **slowdowns):
     return {"model": model, "slowdowns": slowdowns}
 
 
+class Page(unittest.TestCase):
+    def test_the_docs_have_the_table_of_the_committed_results(self):
+        cases = compare.read_cases(compare.RESULTS)
+        self.assertEqual(page_tables.held(compare.PAGE, "compare"), compare.table(cases), "make bench-compare FLAGS=--page")
+        self.assertEqual(page_tables.held(compare.BEST_PAGE, "compare"), compare.best_table(cases), "make bench-compare FLAGS=--page")
+
+    def test_a_table_is_put_between_its_two_comments_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page.md"
+            page.write_text(f"before\n{page_tables.begin_of('x')}\n\nold\n\n{page_tables.END}\nafter\n", encoding="utf-8")
+            page_tables.put(page, "x", "| new |")
+            self.assertEqual(page_tables.held(page, "x"), "| new |")
+            self.assertEqual(page.read_text(encoding="utf-8").replace("| new |", "old").splitlines()[::6], ["before", "after"])
+            with self.assertRaisesRegex(ValueError, "page.md has no table"):
+                page_tables.put(page, "y", "")
+
+
 class MadeUp(unittest.TestCase):
     cases = (case("vgg16", a=[1.0, 1.0, 1.0, 4.0], b=[2.0, 2.0, None, None]),
              case("resnet50", a=[4.0, 1.0, 1.0, 1.0], b=[2.0, 8.0, 2.0, None]))
@@ -73,6 +91,11 @@ class MadeUp(unittest.TestCase):
         rows = compare.table(list(self.cases)).splitlines()[2:]
         self.assertEqual([row.split("|")[1].strip() for row in rows], ["`a`", "`b`"])
         self.assertEqual([cell.strip() for cell in rows[1].split("|")[6:10]], ["2.00", "4.00", "2.00 (1 of 2)", "does not run"])
+
+    def test_the_quickest_of_a_budget_run_on_all_machines(self):
+        cases = [case("vgg16", a=[4.0, 1.0], b=[3.0, None], c=[1.0, 5.0]), case("vgg16", a=[1.0, 1.0], b=[3.0, 1.0], c=[1.0, 5.0])]
+        self.assertEqual(compare.best(cases, 0), [(1.0, "c"), (2.0, "a"), (3.0, "b")])
+        self.assertEqual(compare.best(cases, 1), [(1.0, "a"), (5.0, "c")])
 
     def test_a_peak_above_the_budget_is_a_fault(self):
         def row(slowdown, peak):

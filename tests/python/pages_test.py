@@ -87,6 +87,13 @@ class Pages(Case):
             names["optimizer"].zero_grad()
         self.assertGreater(session.report()["stored_bytes"], 0)
 
+    def test_choose_a_policy(self):
+        names = self.model()
+        text = self.output_of("how_to/choose_a_policy.md", names)
+        planning = {policy.name for policy in spillway.policies() if policy.plans}
+        self.assertEqual({row["policy"] for row in names["table"].rows}, {"online", "delta"} | planning)
+        self.assertRegex(text, r"measured here\nonline +[\d.]+ MiB +[\d.]+ s \(foretold [\d.]+ s\)")
+
     def with_a_session(self, page):
         names = self.model()
         session = spillway.session(names["model"], device_budget="44MiB", nvme=".")
