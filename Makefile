@@ -153,7 +153,7 @@ tidy: packages ## clang-tidy on the core (FILES='src/tier/.*' for some)
 	@tools/build.sh core-debug
 	@run-clang-tidy-14 -quiet -p build/core-debug '$(or $(FILES),/(src|cli|tests)/.*)'
 
-benches := bench-step bench-nvme bench-codec bench-hook bench-ledger bench-leak bench-late bench-peers bench-qpo bench-lossy bench-gradients bench-recompute bench-compare bench-figures
+benches := bench-step bench-nvme bench-codec bench-hook bench-ledger bench-leak bench-late bench-peers bench-qpo bench-lossy bench-gradients bench-recompute bench-recompute-peers bench-compare bench-figures
 .PHONY: $(benches)
 bench-step: ## Step time under the cap against plain training (FLAGS=--models: six models in Python)
 bench-nvme: ## Throughput to NVMe against fio
@@ -167,12 +167,13 @@ bench-qpo: ## Uncompressed offload / QPO, with a link that is the bottleneck
 bench-lossy: ## Validation loss of lossy training beside lossless, three seeds (long)
 bench-gradients: ## Gradient error of each class that is encoded, on GPT-2, LLaMA, ResNet-18
 bench-recompute: ## Smallest peak of 14 models when tensors can only be made again, and the step there
+bench-recompute-peers: ## Making again, moving and both, beside checkpoint and selective checkpoint, on 4 models
 bench-compare: ## Every policy on 12 made steps under four budgets, by simulation (FLAGS=--table)
 bench-figures: ## What authors report, beside ours by simulation (FLAGS=--table)
 $(benches): bench-%: build
 	@tools/setup.sh packages bench
-	@$(if $(filter bench-peers bench-lossy bench-gradients bench-recompute,$@)$(filter --models,$(FLAGS)),tools/setup.sh tests $(TORCH))
-	@$(if $(filter bench-lossy,$@),$$(cat $(torch_folder)/python.path),python3) bench/$*.py --build $(torch_folder) $(FLAGS)
+	@$(if $(filter bench-peers bench-lossy bench-gradients bench-recompute bench-recompute-peers,$@)$(filter --models,$(FLAGS)),tools/setup.sh tests $(TORCH))
+	@$(if $(filter bench-lossy,$@),$$(cat $(torch_folder)/python.path),python3) bench/$(subst -,_,$*).py --build $(torch_folder) $(FLAGS)
 
 .PHONY: gpu-packages gpu-rehearsal gpu-bench gpu-table
 gpu-packages: ## Libraries for gpu-bench on a machine without network, into build/gpu-packages
