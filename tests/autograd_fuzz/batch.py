@@ -63,7 +63,7 @@ def run_batch(programs: list[Program], budget: Budget, folder: str, tally: Tally
     finally:
         sessions.close()
     for program, (device_bytes, results) in left:
-        if (device_bytes > 0 or results) and not _plain_leaves(program, device_bytes, results, folder):
+        if (device_bytes > 0 or results) and not _plain_leaves(program, (device_bytes, results), budget.recompute, folder):
             why = f"left after it: {device_bytes} device bytes, results {results}"
             tally.failed.setdefault(program.seed, why)
 
@@ -110,9 +110,10 @@ def _has(steps: list[Step], op: str) -> bool:
     return any(step.op == op or _has(step.body, op) for step in steps)
 
 
-def _plain_leaves(program: Program, device_bytes: int, results: set[int], folder: str) -> bool:
+def _plain_leaves(program: Program, left: Left, recompute: str, folder: str) -> bool:
     """As much is left in one of some runs where nothing moves: torch's own cycles, threads that end late."""
-    still = Still(Budget(["64MiB"]), folder)
+    device_bytes, results = left
+    still = Still(Budget(["64MiB"], recompute=recompute), folder)
     try:
         for _ in range(5):
             before = still.device_bytes()
