@@ -13,7 +13,7 @@ DETACHED = ("Trying to use a saved tensor that has been detached in-place",
             "none of output has requires_grad=True")
 WANTS_GRADIENT_SINCE = "was set to require a gradient after an operator saved it"
 ANOTHER_SHAPE = "but expected shape compatible with"
-MADE_AGAIN_OTHERWISE = "was written before backward needed it"
+SOURCE_WRITTEN = ("was written before backward needed it", "what it is made of has been freed")
 RECOMPUTED_OTHERWISE = "torch.utils.checkpoint: A different number of tensors was saved"
 _TENSOR = re.compile(r"inplace operation: \[.*?\](?=,? (?:which|is at))(?:, which is output \d+ of [^,]*,)?")
 Event = tuple[object, ...]
@@ -21,6 +21,11 @@ Event = tuple[object, ...]
 
 def _text(event: Event) -> str:
     return str(event[2]) if len(event) == 3 and event[1] == "RuntimeError" else ""
+
+
+def source_written(other: Event) -> bool:
+    """What the model had is not there any more to make a tensor from: docs/limits.md."""
+    return any(words in _text(other) for words in SOURCE_WRITTEN)
 
 
 def known(plain: Event, other: Event) -> str:
@@ -40,8 +45,6 @@ def known(plain: Event, other: Event) -> str:
         return "shape_of_a_leaf_in_a_checkpoint"  # hooks and plain autograd keep the leaf's node, with its shape, for another time
     if not left or not right:
         return ""  # only one of them refuses
-    if WRITTEN in left and MADE_AGAIN_OTHERWISE in right:
-        return "source_written"  # what a leaf had is not there to make a tensor from, before plain's own check is asked
     if BASE_WRITTEN in right or (WRITTEN in right and any(words in left for words in OF_VIEWS)):
         return "written_base_of_views"
     if WRITTEN in left and _TENSOR.sub("", left) == _TENSOR.sub("", right):

@@ -397,7 +397,7 @@ void SavedTensors::make_recipes(std::int64_t room_bytes) {
 }
 
 /// Of values that are here, whole; of what has gone the copies of parameters and buffers, which the
-/// model keeps. Any other original (a bias that autocast converted) may go before backward needs it.
+/// model keeps. Any other original (a bias that autocast converted) may go before it is needed.
 bool SavedTensors::let_recipes_go() {
     std::vector<std::shared_ptr<SavedRecipe const>> going;  // ends after the lock
     std::vector<c10::Storage> copies;
