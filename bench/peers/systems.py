@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 _aten = torch.ops.aten
-# The products and attention: what costs most to do again.
+# The products, convolutions and attention: what costs most to do again.
 _SAVED = [
     _aten.mm.default,
     _aten.addmm.default,
     _aten.bmm.default,
+    _aten.convolution.default,
     _aten._scaled_dot_product_flash_attention_for_cpu.default,
     _aten._scaled_dot_product_flash_attention.default,
     _aten._scaled_dot_product_efficient_attention.default,

@@ -109,7 +109,7 @@ class Backwards:
 
 def _between(g: Generator) -> None:
     for maker, share in ((g.write, 0.3), (lambda: g.emit("zero_grad", []), 0.1), (g.hook, 0.05),
-                         (lambda: g.emit("update", []), 0.1), (g.unary, 0.1), (g.look, 0.1)):
+                         (lambda: g.emit("update", []), 0.1), (g.unary, 0.1), (g.look, 0.1), (g.refill, 0.1)):
         if g.rng.random() < share:
             maker()
 
@@ -131,8 +131,10 @@ def random_program(seed: int) -> Program:
     g = Generator(seed)
     _first_leaves(g)
     which = 1 if g.rng.random() < 0.1 else 0
-    for _ in range(g.rng.choice([1, 1, 2])):
+    for turn in range(g.rng.choice([1, 1, 2])):
         roots: list[Value] = []
+        if turn > 0 and g.rng.random() < 0.5:
+            g.refill()
         if g.rng.random() < 0.8:  # what an earlier round made has mostly lost its graph
             g.scope = [value for value in g.scope if value.leaf]
         g.emit("enter", [], which=which)

@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import torch
 
+from . import operators
 from .interpret import Event, Plain, Refused, System, alive, collect, difference, interpret
-from .known import known
+from .known import known, source_written
 from .program import Program, Step
 from .systems import Budget, IgnoresWrites, Sessions, Still
 
@@ -63,7 +64,7 @@ def run_batch(programs: list[Program], budget: Budget, folder: str, tally: Tally
     finally:
         sessions.close()
     for program, (device_bytes, results) in left:
-        if (device_bytes > 0 or results) and not _plain_leaves(program, device_bytes, results, folder):
+        if (device_bytes > 0 or results) and not _plain_leaves(program, (device_bytes, results), budget, folder):
             why = f"left after it: {device_bytes} device bytes, results {results}"
             tally.failed.setdefault(program.seed, why)
 
@@ -79,7 +80,7 @@ def _compare(program: Program, expected: list[Event], sessions: Sessions, tally:
         collect()  # when its error is gone, and all that the error held
         return 0, set()
     found = difference(expected, events)
-    if found and (name := known(*found) or known_under_hooks(program, found[0], events)):
+    if found and (name := known(*found) or known_under_hooks(program, found[0], events) or known_of_blocks(program, found[1])):
         tally.known[name] = tally.known.get(name, 0) + 1
     elif found and _is_unsteady(program, expected):
         tally.known["unsteady_in_plain"] = tally.known.get("unsteady_in_plain", 0) + 1
@@ -106,13 +107,22 @@ def known_under_hooks(program: Program, plain: Event, events: list[Event]) -> st
     return "detached_input_of_a_function" if same else ""
 
 
+def known_of_blocks(program: Program, other: Event) -> str:
+    """Whole blocks are made again from what the model has as it lies there: where a program writes to that, or gives it
+    other data, the step stops. Where no statement writes, what is made again is wrong."""
+    writes = {*operators.INPLACE, *operators.INPLACE_PAIR, "touch", "update", "refill", "function", "batch_norm_running"}
+    is_written = any(step.op in writes or step.attrs.get("kind") == "update" for step in program.every_step())
+    return "source_written" if is_written and source_written(other) else ""
+
+
 def _has(steps: list[Step], op: str) -> bool:
     return any(step.op == op or _has(step.body, op) for step in steps)
 
 
-def _plain_leaves(program: Program, device_bytes: int, results: set[int], folder: str) -> bool:
+def _plain_leaves(program: Program, left: Left, budget: Budget, folder: str) -> bool:
     """As much is left in one of some runs where nothing moves: torch's own cycles, threads that end late."""
-    still = Still(Budget(["64MiB"]), folder)
+    device_bytes, results = left
+    still = Still(Budget(["64MiB"] * len(budget.device), recompute=budget.recompute), folder)  # a leaf counts in each
     try:
         for _ in range(5):
             before = still.device_bytes()

@@ -316,6 +316,9 @@ class Generator:
         if x := self.some(lambda v: v.grad) if self.depth == 0 else None:
             kinds = ["half", "see", "removed", *(["accumulated"] if x.leaf else ["node", "before_node"])]
             kind = "raise" if self.rng.random() < 0.05 else self.rng.choice(kinds)
+            if x.leaf and self.rng.random() < 0.2:
+                kind = "update"  # an optimizer's step as soon as the gradient is there
+                self.races = True
             if self.rng.random() < 0.2 and not x.leaf:
                 self.races = True
                 self.emit("retain_grad", [x])
@@ -323,6 +326,12 @@ class Generator:
                 self.emit("peek", [x])
             else:
                 self.emit("hook", [x], kind=kind)
+
+    def refill(self) -> None:
+        """A new batch in the tensor of the old one: before backward plain autograd mostly refuses."""
+        if x := self.some(lambda v: v.leaf and not v.grad and v.real and v.many) if self.depth == 0 else None:
+            self.races = True
+            self.emit("refill", [x], seed=self.rng.randrange(1000))
 
     def look(self) -> None:
         """At what a node has saved; and at what was looked at before, which is written so that no version counts it."""

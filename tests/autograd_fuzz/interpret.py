@@ -28,11 +28,15 @@ Env = dict[int, Tensor]
 class System(Protocol):
     """Who keeps what autograd saves."""
 
+    def given(self, leaf: Tensor) -> None: ...
     def enter(self, which: int) -> None: ...
     def leave(self, which: int) -> None: ...
 
 
 class Plain:
+    def given(self, leaf: Tensor) -> None:
+        pass
+
     def enter(self, which: int) -> None:
         pass
 
@@ -102,6 +106,7 @@ class Run:
     def _run(self) -> None:
         for leaf in self._program.leaves:
             self._env[leaf.name] = make(leaf)
+            self._system.given(self._env[leaf.name])
             self._leaves.append(leaf)
         leaf_names = {leaf.name for leaf in self._leaves}
         ends = self._program.last_uses()
@@ -252,6 +257,13 @@ class Run:
                 if value.grad is not None and value.grad.layout == torch.strided:
                     value.sub_(value.grad, alpha=0.125)
 
+    def _do_refill(self, step: Step, env: Env) -> None:
+        """A batch's buffer gets the next batch."""
+        value = env[step.args[0]]
+        generator = torch.Generator().manual_seed(step.attrs["seed"])
+        with torch.no_grad():
+            value.copy_(torch.randn(value.shape, generator=generator))
+
     def _do_backward(self, step: Step, env: Env) -> None:
         values = [env[name] for name in step.args]
         roots, inputs = values[: step.attrs["roots"]], values[step.attrs["roots"]:]
@@ -355,11 +367,19 @@ class Run:
         def after(leaf: Tensor) -> None:
             self.record("accumulated", name, *observe.tensor(leaf.grad, is_gradient=True))
 
+        def update(leaf: Tensor) -> None:
+            self.record("update", name, *observe.tensor(leaf.grad, is_gradient=True))
+            with torch.no_grad():
+                leaf.sub_(leaf.grad, alpha=0.125)
+            leaf.grad = None
+
         def at_node(*grads: tuple[Tensor | None, ...]) -> None:
             self.record("node", name, *(observe.tensor(grad) for group in grads for grad in group))
 
         if kind == "accumulated":
             value.register_post_accumulate_grad_hook(after)
+        elif kind == "update":
+            value.register_post_accumulate_grad_hook(update)
         elif kind == "node":
             value.grad_fn.register_hook(at_node)
         elif kind == "before_node":

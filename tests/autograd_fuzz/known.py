@@ -13,6 +13,7 @@ DETACHED = ("Trying to use a saved tensor that has been detached in-place",
             "none of output has requires_grad=True")
 WANTS_GRADIENT_SINCE = "was set to require a gradient after an operator saved it"
 ANOTHER_SHAPE = "but expected shape compatible with"
+SOURCE_WRITTEN = ("was written before backward needed it", "what it is made of has been freed")
 RECOMPUTED_OTHERWISE = "torch.utils.checkpoint: A different number of tensors was saved"
 _TENSOR = re.compile(r"inplace operation: \[.*?\](?=,? (?:which|is at))(?:, which is output \d+ of [^,]*,)?")
 Event = tuple[object, ...]
@@ -20,6 +21,11 @@ Event = tuple[object, ...]
 
 def _text(event: Event) -> str:
     return str(event[2]) if len(event) == 3 and event[1] == "RuntimeError" else ""
+
+
+def source_written(other: Event) -> bool:
+    """What the model had is not there any more to make a tensor from: docs/limits.md."""
+    return any(words in _text(other) for words in SOURCE_WRITTEN)
 
 
 def known(plain: Event, other: Event) -> str:

@@ -9,6 +9,8 @@ import gc
 import itertools
 import random
 import time
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import spillway
@@ -30,7 +32,9 @@ class Budget:
     coded: list[str] = dataclasses.field(default_factory=list)
     squeezed: bool = False
     dropped: bool = False  # after each program, without a close; the next one has new ones
-    recompute: str = "off"  # "auto": half as much again is filled, since far below a budget no operator is recorded
+    # "auto": of cheap operators; "blocks": whole blocks, with the leaves as the model's buffers, since these are made use
+    # of as they lie. Half as much again is filled then, as far below a budget no operator is recorded.
+    recompute: str = "off"
 
     @staticmethod
     def random(seed: int, coded_share: float = CODED_SHARE) -> "Budget":
@@ -38,14 +42,30 @@ class Budget:
         sizes = ["1536KiB", "2MiB", "2MiB", "2560KiB", "3MiB", "4MiB"]
         device = [rng.choice(sizes) for _ in range(2 if rng.random() < 0.25 else 1)]
         host = rng.choice(["", "", "", "512KiB", "8MiB"])
-        recompute = rng.choice(["auto", "off"])
+        recompute = rng.choice(["auto", "blocks", "off"])
         if rng.random() >= coded_share:
-            squeezed, dropped = recompute == "auto" or rng.random() < 0.4, rng.random() < 0.1
+            squeezed, dropped = recompute != "off" or rng.random() < 0.4, rng.random() < 0.1
             return Budget(device, host, squeezed=squeezed, dropped=dropped, recompute=recompute)
+        recompute = "off" if recompute == "off" else "auto"  # those policies make no blocks again
         coded = [rng.choice(["online", "online", "qpo"]) for _ in device]
         if device[1:] and rng.random() < 0.5:
             coded[rng.randint(0, 1)] = ""
         return Budget(device, host, coded, squeezed=rng.random() < 0.8, recompute=recompute)
+
+
+class ModelOfLeaves(torch.nn.Module):
+    """Has a program's leaves as its buffers, as long as the program has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._leaves: list[weakref.ref[Tensor]] = []
+
+    def give(self, leaf: Tensor) -> None:
+        self._leaves = [*(ref for ref in self._leaves if ref() is not None), weakref.ref(leaf)]
+
+    def named_buffers(self, *how: Any, **named: Any) -> Iterator[tuple[str, Tensor]]:
+        living = ((number, ref()) for number, ref in enumerate(self._leaves))
+        yield from ((f"leaf.{number}", leaf) for number, leaf in living if leaf is not None)
 
 
 class Sessions:
@@ -59,22 +79,28 @@ class Sessions:
         self._entered: list[spillway.Session] = []
         self._fills: list[Tensor] = []
         self._squeezes = budget.squeezed
+        self._model = ModelOfLeaves()
         self._earlier = {"stored_bytes": 0, "loaded_bytes": 0, "recomputed_values": 0}
         self._open()
 
     def _open(self) -> None:
         budget, folder = self._budget, self._folder
-        model = torch.nn.Module()
         host = {"host_budget": budget.host} if budget.host else {}
         for size, coded in itertools.zip_longest(budget.device, budget.coded, fillvalue=""):
-            filled = _in_bytes(size) // 2 if budget.recompute == "auto" else 0
+            filled = _in_bytes(size) // 2 if budget.recompute != "off" else 0
+            blocks = budget.recompute == "blocks" and self.policy == "online"
             codec = {"codec": "all=lossless,mask=mask"} if coded else {}
             self._sessions.append(spillway.session(
-                model, device_budget=_in_bytes(size) + filled, nvme=folder, nvme_budget=NVME_BUDGET,
-                policy=coded or self.policy, recompute=budget.recompute, **host, **codec))
+                self._model, device_budget=_in_bytes(size) + filled, nvme=folder, nvme_budget=NVME_BUDGET,
+                policy=coded or ("delta" if blocks else self.policy),
+                recompute="off" if budget.recompute == "off" else "auto", **host, **codec))
             with self._sessions[-1]:
                 self._fills.append(torch.empty(filled, dtype=torch.uint8))
         self._staging_bytes = self.total("device_bytes")  # and what is filled; counted as long as they are open
+
+    def given(self, leaf: Tensor) -> None:
+        if self._budget.recompute == "blocks":
+            self._model.give(leaf)
 
     def between_programs(self) -> None:
         """What nobody can reach caps nothing, whatever went wrong in it."""
@@ -105,7 +131,10 @@ class Sessions:
         return self._earlier.get(field, 0) + sum(session.report()[field] for session in self._sessions)
 
     def device_bytes(self) -> int:
-        """In use by programs."""
+        """In use by programs. A session sees when it is entered what its model has no more."""
+        for session in self._sessions if self._budget.recompute == "blocks" else []:
+            session.start()
+            session.stop()
         return self.total("device_bytes") - self._staging_bytes
 
     def coded_values(self) -> int:
@@ -173,6 +202,9 @@ class Perturbs:
 
     def __init__(self) -> None:
         self._hooks: list[Any] = []
+
+    def given(self, leaf: Tensor) -> None:
+        pass
 
     def enter(self, which: int) -> None:
         self._hooks.append(torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, self._unpack))

@@ -99,6 +99,9 @@ class System:
     def own(self, module: torch.nn.Module) -> None:
         """The model that is trained, for systems that ask for it."""
 
+    def given(self, tensor: torch.Tensor) -> None:
+        """A leaf of the case, for systems that make things again from what a model has."""
+
     def settle(self) -> None:
         """Whatever the system may send away is away now."""
 
@@ -133,7 +136,9 @@ class Subject:
         return torch.randn(shape or SHAPE, generator=seed, dtype=_drawn(dtype)).to(dtype).to(self.device)
 
     def leaf(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        return self.tensor(*shape, dtype=dtype).requires_grad_()
+        made = self.tensor(*shape, dtype=dtype).requires_grad_()
+        self.system.given(made)
+        return made
 
     def module(self, module: torch.nn.Module) -> torch.nn.Module:
         """On the device, with the same parameters in each run, and known to the system."""

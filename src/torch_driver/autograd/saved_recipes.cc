@@ -397,7 +397,8 @@ void SavedTensors::make_recipes(std::int64_t room_bytes) {
     }
 }
 
-/// Of values that are here, whole; of what has gone the copies whose original lives.
+/// Of values that are here, whole; of what has gone the copies of parameters and buffers, which the
+/// model keeps. Any other original (a bias that autocast converted) may go before it is needed.
 bool SavedTensors::let_recipes_go() {
     std::vector<std::shared_ptr<SavedRecipe const>> going;  // ends after the lock
     std::vector<c10::Storage> copies;
@@ -408,9 +409,11 @@ bool SavedTensors::let_recipes_go() {
         }
         for (SavedRecipe::Source const& source : entry.recipe->sources) {
             auto const* const copied = std::get_if<std::shared_ptr<CopiedSource>>(&source);
-            bool const may_go =
-                copied != nullptr && (*copied)->copy && !(*copied)->original.expired();
-            if (may_go) {
+            if (copied == nullptr || !(*copied)->copy) {
+                continue;
+            }
+            auto const original = (*copied)->original.lock();
+            if (original != nullptr && owned_.has(*original)) {
                 copies.push_back(std::exchange((*copied)->copy, c10::Storage()));
             }
         }
