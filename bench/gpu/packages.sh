@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 folder=build/gpu-packages
-names=$(awk '$1 == "build" && $2 ~ /-dev$/ {print $2}' tools/packages.txt)
+names=$(awk '$1 == "build" && $2 ~ /-dev$/ && $2 !~ /^coinor/ {print $2}' tools/packages.txt)
 # shellcheck disable=SC2086  # a list of words
 names+=" $(apt-cache depends $names | awk '$1 == "Depends:" && $2 ~ /^lib/ && $2 !~ /^libc6?-dev$/ {print $2}')"
 

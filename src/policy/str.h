@@ -18,13 +18,16 @@ namespace spillway {
 /// is faster for a bounded loss; coarsened graphs. Their program was *reconstructed* on POET's:
 /// the least time of recomputes, where a swap within the bandwidth costs nothing and the time of
 /// recomputes counts as time of the link.
-/// Ours, without a solver: bytes that are swapped may be cut and go one by one, so that the waits
-/// for the link are a closed form (link_time.h); what is made again is chosen among the prefixes of
-/// the values in order of their time a byte, the one of the least time, less each value without
-/// which the step takes no longer. Sources are traced: one that is made again or was swapped is on
-/// the device from the first need of what is made of it. Of the rest, the fewest of those away
-/// longest are swapped. The fastest of this plan, of swaps alone and of recomputes alone, by
-/// simulation, is the plan. Not taken over: a solver's optimum; several recomputes of one value.
+/// Ours: that program without POET's stages (step_program.h), solved with whole values up to 200,
+/// else relaxed; the values that it makes again in part are rounded by the time of the step. Its
+/// greedy form needs no solver: bytes that are swapped may be cut and go one by one, so that the
+/// waits for the link are a closed form (link_time.h); what is made again is chosen among the
+/// prefixes of the values in order of their time a byte, the one of the least time, less each value
+/// without which the step takes no longer. Sources are traced: one that is made again or was
+/// swapped is on the device from the first need of what is made of it. Of the rest, the fewest of
+/// those away longest are swapped. The fastest of these plans, of swaps alone and of recomputes
+/// alone, by simulation, is the plan, after single values were given other fates. Its bound is
+/// step_bound.h's. Not taken over: several recomputes of one value.
 ///
 /// Fails   Errc::out_of_memory: not even with all of them away
 [[nodiscard]] Result<Plan> plan_str(PlanRequest const& request);
