@@ -119,9 +119,10 @@ TEST(LoopFeedback, a_plan_is_mended_of_what_was_late_and_waits_no_more) {
 
 TEST(LoopFeedback, a_slower_plan_is_taken_back) {
     FeedbackRig rig(moves_first(4), moves_first(0));
-    rig.slower_by = std::chrono::milliseconds(600);
+    rig.slower_by = std::chrono::milliseconds(300);
     rig.run_steps(kBeforePlan + 2 * PlanTrial::kSteps + 1);
     EXPECT_EQ(rig.asked.size(), 1U);
+    rig.now_slower_by = rig.slower_by;
     std::int64_t const loaded_bytes = rig.loop->report().loaded_bytes;
     rig.run_steps(4);
     EXPECT_EQ(rig.asked.size(), 1U);
