@@ -6,7 +6,7 @@
 
 #include "policy/planner.h"
 
-#include <string_view>
+#include <cstddef>
 
 namespace spillway {
 

@@ -26,9 +26,8 @@ TEST(Catalog, a_policy_is_found_by_its_name_and_has_one_alone) {
     EXPECT_EQ(
         policy_names(),
         "online, keep_all, auto, delta, qpo, te, tba, tba_recompute, vdnn_all, vdnn_conv, "
-        "vdnn_dyn, "
-        "optimal_offload, capuchin, recompute_all, sqrt_checkpoint, rotor, pofo, superneurons, "
-        "swapadvisor, str, offload_all and largest_first"
+        "vdnn_dyn, optimal_offload, capuchin, recompute_all, sqrt_checkpoint, rotor, pofo, "
+        "superneurons, swapadvisor, str, offload_all and largest_first"
     );
 }
 
