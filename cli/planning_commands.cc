@@ -42,9 +42,12 @@ void add_files(CLI::App& command, PlanningFlags& flags) {
 }
 
 void add_pools(CLI::App& command, PlanningFlags& flags) {
-    command.add_option("--host-budget", flags.host_budget, "host memory to use [the machine's]")
+    command
+        .add_option(
+            "--host-budget", flags.host_budget, "host memory to use; 0: none [the machine's]"
+        )
         ->type_name("SIZE");
-    command.add_option("--nvme-budget", flags.nvme_budget, "NVMe to use [the machine's]")
+    command.add_option("--nvme-budget", flags.nvme_budget, "NVMe to use; 0: none [the machine's]")
         ->type_name("SIZE");
 }
 
@@ -74,29 +77,33 @@ std::string list_of_policies() {
 class Sizes {
   public:
     std::int64_t read(std::string_view flag, std::string const& text) {
-        if (text.empty()) {
-            return 0;
-        }
-        Result<std::int64_t> const size = parse_size(text, 0);
-        if (!size.ok() || *size <= 0) {
-            why_ = why_.empty() ? std::string(flag) + " " + text + ": " +
-                                      (size.ok() ? "not above 0" : size.error().message())
-                                : why_;
-            return 0;
-        }
-        return *size;
+        return text.empty() ? 0 : at_least(1, flag, text);
+    }
+    /// Of a place that may have none.
+    std::optional<std::int64_t> read_place(std::string_view flag, std::string const& text) {
+        return text.empty() ? std::nullopt : std::optional(at_least(0, flag, text));
     }
     [[nodiscard]] std::string const& why() const { return why_; }
 
   private:
+    std::int64_t at_least(std::int64_t least, std::string_view flag, std::string const& text) {
+        Result<std::int64_t> const size = parse_size(text, 0);
+        if (size.ok() && *size >= least) {
+            return *size;
+        }
+        std::string const why = size.ok() ? "not above 0" : size.error().message();
+        why_ = why_.empty() ? std::string(flag) + " " + text + ": " + why : why_;
+        return 0;
+    }
+
     std::string why_;
 };
 
 PlanningBudgets budgets_of(PlanningFlags const& flags, Sizes& sizes) {
     return {
         sizes.read("--device-budget", flags.device_budget),
-        sizes.read("--host-budget", flags.host_budget),
-        sizes.read("--nvme-budget", flags.nvme_budget)};
+        sizes.read_place("--host-budget", flags.host_budget),
+        sizes.read_place("--nvme-budget", flags.nvme_budget)};
 }
 
 int run_plan(PlanningFlags const& flags, PlanningBudgets const& budgets) {

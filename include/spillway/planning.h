@@ -9,16 +9,17 @@
 #include "base/session_options.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace spillway {
 
-/// Bytes. 0: the device has what the machine's file says; the host and NVMe have what it says, too.
+/// Bytes.
 struct PlanningBudgets {
-    std::int64_t device_bytes = 0;
-    std::int64_t host_bytes = 0;
-    std::int64_t nvme_bytes = 0;
+    std::int64_t device_bytes = 0;             ///< 0: what the machine's file says
+    std::optional<std::int64_t> host_bytes{};  ///< none: what the machine's file says; 0: not used
+    std::optional<std::int64_t> nvme_bytes{};  ///< as `host_bytes`
 };
 
 /// A step, recorded or foretold, and the machine that it is to run on (docs/formats).

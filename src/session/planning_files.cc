@@ -27,9 +27,11 @@ struct Input {
     Budgets budgets;
 };
 
-std::int64_t capacity_or(Machine const& machine, Pool pool, std::int64_t asked_bytes) {
+std::int64_t capacity_or(
+    Machine const& machine, Pool pool, std::optional<std::int64_t> asked_bytes
+) {
     MachineTier const* const tier = find_tier(machine, pool);
-    return asked_bytes > 0 || tier == nullptr ? asked_bytes : tier->capacity_bytes;
+    return asked_bytes.value_or(tier == nullptr ? 0 : tier->capacity_bytes);
 }
 
 Result<Input> read_input(PlanningFiles const& files, PlanningBudgets const& asked) {
@@ -41,8 +43,9 @@ Result<Input> read_input(PlanningFiles const& files, PlanningBudgets const& aske
     if (!machine.ok()) {
         return machine.error();
     }
+    bool const has_limit = asked.device_bytes > 0;
     Budgets const budgets{
-        capacity_or(*machine, Pool::device, asked.device_bytes),
+        has_limit ? asked.device_bytes : capacity_or(*machine, Pool::device, {}),
         capacity_or(*machine, Pool::host, asked.host_bytes),
         capacity_or(*machine, Pool::nvme, asked.nvme_bytes)};
     return Input{std::move(trace).value(), std::move(machine).value(), budgets};

@@ -47,7 +47,7 @@ class Planning(InFolder):
         self.assertIn(" on mine", self.run_program("fit", trace, self.path("titan-x")).stdout)
 
     def test_a_plan_in_a_file_is_trained_by(self):
-        plan = self.run_program("plan", *self.recorded(), "--policy", "te:layers=2")
+        plan = self.run_program("plan", *self.recorded(), "--policy", "te:layers=2", "--host-budget", "0")
         self.assertEqual(plan.returncode, 0, plan.stderr)
         pathlib.Path(self.path("plan.json")).write_text(plan.stdout)
         model = [*SMALL, "--layers", "4", "--steps", "3"]
@@ -95,7 +95,7 @@ class Planning(InFolder):
                             (["--host-budget", "64MiB", "--nvme-budget", "1GiB"], "--nvme-budget: it needs --nvme"),
                             (["--host-budget", "64MiB", "--nvme-budget", "50%"], "--nvme-budget: it needs --nvme"),
                             (["--nvme", self.path("."), "--nvme-allow-tmpfs", "--nvme-budget", "1EiB"], "--nvme-budget: "),
-                            (["--nvme", self.path("."), "--nvme-allow-tmpfs", "--nvme-budget", "1MiB"], "1 MiB")]:
+                            (["--nvme", self.path("."), "--nvme-allow-tmpfs", "--nvme-budget", "1MiB"], "1.0 MiB")]:
             with self.subTest(words):
                 self.assertIn(says, self.assert_refused(["probe", *words], ["spillway: probe: "]))
 
