@@ -77,11 +77,11 @@ struct SimulationResult {
     std::string refusal;  ///< when not ok: the error that the program, and so the user, gets
     std::int64_t total_ns = 0;
     std::int64_t compute_ns = 0;
-    std::int64_t slowed_ns = 0;      ///< that it and recipes took longer since bytes moved
-    std::int64_t stall_need_ns = 0;  ///< waited for bytes to come back
-    std::int64_t stall_room_ns = 0;  ///< waited for bytes to leave
+    std::int64_t slowed_ns = 0;            ///< that it and recipes took longer since bytes moved
+    std::int64_t stall_need_ns = 0;        ///< waited for bytes to come back
+    std::int64_t stall_room_ns = 0;        ///< waited for bytes to leave
     std::int64_t before_last_step_ns = 0;  ///< `program_ns` when the last step began
-    std::int64_t stored_bytes = 0;   ///< as they crossed the links: encoded where they were
+    std::int64_t stored_bytes = 0;         ///< as they crossed the links: encoded where they were
     std::int64_t loaded_bytes = 0;
     std::int64_t encodes = 0;
     std::int64_t decodes = 0;
