@@ -52,7 +52,7 @@ class How(NamedTuple):
     drive: str = "fast"  # as it is; "slow": at the rate of the flag; "": none
 
 
-# The first three move nothing once they have a plan; the steps before it may.
+# The drive of the first three is for the steps before the plan, and for masks that are not made again.
 OURS = {
     "recompute_all": How("recompute_all"), "sqrt_checkpoint": How("sqrt_checkpoint"), "rotor": How("rotor"),
     "move": How("online", "off"), "str": How("str"), "pofo": How("pofo"),

@@ -58,15 +58,15 @@ Plan plan_by(PlanRequest const& request, StepView const& step, QpoSizes const& s
     return plan;
 }
 
-struct Judged {
+struct TriedPlan {
     Plan plan;
     Forecast costs;
 };
 
 /// With each code, from the widest on, until one takes no longer than compute does. Widths that
 /// change nothing are left out.
-Result<std::vector<Judged>> judge(PlanRequest const& request, StepView const& step) {
-    std::vector<Judged> judged;
+Result<std::vector<TriedPlan>> judge(PlanRequest const& request, StepView const& step) {
+    std::vector<TriedPlan> judged;
     std::vector<std::string_view> last;
     for (QpoCodes const& codes : qpo_widths()) {
         QpoSizes const sizes = qpo_sizes(request.trace, codes);
@@ -171,17 +171,17 @@ Result<Plan> plan_qpo(PlanRequest const& request) {
             ""};
     }
     StepView const step(request.trace);
-    Result<std::vector<Judged>> judged = judge(request, step);
+    Result<std::vector<TriedPlan>> judged = judge(request, step);
     if (!judged.ok()) {
         return judged.error();
     }
     std::optional<std::int64_t> quickest_ns;
-    for (Judged const& each : *judged) {
+    for (TriedPlan const& each : *judged) {
         if (each.costs.fits) {
             quickest_ns = std::min(quickest_ns.value_or(each.costs.step_ns), each.costs.step_ns);
         }
     }
-    for (Judged& each : *judged) {
+    for (TriedPlan& each : *judged) {
         bool const is_quick =
             quickest_ns && each.costs.fits &&
             static_cast<double>(each.costs.step_ns) <= kAsQuick * static_cast<double>(*quickest_ns);

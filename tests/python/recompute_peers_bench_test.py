@@ -42,7 +42,7 @@ class Quick(unittest.TestCase):
             self.assertLess(self.rows[name]["peak_share"], 1, name)
         for name in recompute_peers.AGAIN:
             self.assertGreater(self.rows[name]["again_mb"], 0, name)
-            self.assertEqual(self.rows[name]["moved_mb"], 0, name)
+            self.assertLess(self.rows[name]["moved_mb"], self.rows[name]["again_mb"], name)
         self.assertGreater(self.rows["move"]["moved_mb"], 0)
         self.assertEqual(self.rows["move"]["again_mb"], 0)
         self.assertIn("\n| rotor | ", self.done.stdout)
