@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 4> kAskedFirst{
 /// Of a plan's simulations, values times tries: a choice, so that a thousand values take seconds.
 constexpr std::size_t kValuesTried = 20'000;
 constexpr std::size_t kFewestTries = 8;
-constexpr std::size_t kMostTries = 64;
+constexpr std::size_t kMostTries = 96;
 /// The best are asked again for steps of at most so many values.
 constexpr std::size_t kMostAskedAgain = 500;
 

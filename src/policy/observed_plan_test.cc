@@ -32,9 +32,9 @@ TEST(ObservedPlan, what_was_loaded_moves_and_the_rest_stays) {
 }
 
 TEST(ObservedPlan, what_the_rule_made_again_is_to_be_made_again) {
-    Trace const trace = chain_with_recipes(8, kChainForwardNs);
+    Trace const trace = chain_with_recipes(48, kChainForwardNs);
     Machine const slow = fast_machine(1e8);  // a move takes 20 ms, a recipe 1
-    PlanRequest const request{trace, slow, {peak_without_moves(trace) * 3 / 4, 1_GiB, 0}, {}};
+    PlanRequest const request{trace, slow, {peak_without_moves(trace) / 2, 1_GiB, 0}, {}};
     Result<Plan> const plan = observed_plan(request, EvictionRule::delta);
     ASSERT_TRUE(plan.ok()) << plan.error().message();
     EXPECT_GT(count_of_fate(*plan, FateKind::recompute), 0);
