@@ -15,7 +15,7 @@ class Policy(NamedTuple):
         what: What it does, in a clause.
         paper: Its authors, venue and DOI, or "".
         lossy: Whether it needs `lossy=True`.
-        moves: False if nothing ever leaves the device.
+        moves: Whether it is of use only where saved tensors can leave the device.
         plans: Whether it records a step and makes a plan of it.
     """
 

@@ -107,7 +107,7 @@ void plan_by_policy(
         return;
     }
     PolicyChoice choice = value_or_throw(parse_policy_choice(options.policy), "policy");
-    if (policy_of(options).moves && host == nullptr && nvme == nullptr) {
+    if (policy_of(options).needs_pool() && host == nullptr && nvme == nullptr) {
         return;  // nothing can leave, which is told elsewhere
     }
     Result<Machine> machine = machine_here(device, host, nvme);

@@ -270,7 +270,7 @@ std::vector<ListedPolicy> list_policies() {
             std::string(policy.what),
             std::string(policy.paper),
             policy.is_lossy,
-            policy.moves,
+            policy.needs_pool(),
             policy.plans_in_session()
         );
     }
