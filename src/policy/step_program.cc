@@ -185,10 +185,8 @@ class StepProgramBuilder {
             .elsewhere = add_column(0, std::min(most, capacity)),
             .gone = add_column(0, most_bytes_),
             .spare = add_column(0, most_wait_)};
-        std::optional<NodeColumns> const before =
-            k > 0 ? std::optional(columns_.back()) : std::nullopt;
         auto const last = [&](std::size_t NodeColumns::*column) {
-            return before ? std::optional(*before.*column) : std::nullopt;
+            return k > 0 ? std::optional(columns_.back().*column) : std::nullopt;
         };
         add_row({.upper = fixed, .entries = {{now.out, 1}, {now.wait, -1}}});
         add_row({.upper = fixed * in_per_unit_, .entries = {{now.in, 1}, {now.wait, -in_per_unit_}}}
@@ -197,8 +195,7 @@ class StepProgramBuilder {
         rows.free_to_leave =
             add_balance(now.still_to_leave, last(&NodeColumns::still_to_leave), {{now.out, -1}});
         rows.back = add_balance(now.ahead, last(&NodeColumns::ahead), {{now.in, 1}});
-        (void
-        )add_balance(now.elsewhere, last(&NodeColumns::elsewhere), {{now.out, 1}, {now.in, -1}});
+        add_balance(now.elsewhere, last(&NodeColumns::elsewhere), {{now.out, 1}, {now.in, -1}});
         rows.gone = add_balance(now.gone, last(&NodeColumns::gone), {});
         rows.made_again = add_balance(now.spare, last(&NodeColumns::spare), {{now.wait, 1}});
         if (node.excess_bytes > 0) {
