@@ -91,7 +91,7 @@ class Pages(Case):
         names = self.model()
         text = self.output_of("how_to/choose_a_policy.md", names)
         planning = {policy.name for policy in spillway.policies() if policy.plans}
-        self.assertEqual({row["policy"] for row in names["table"].rows}, {"online", "delta"} | planning)
+        self.assertEqual({row["policy"] for row in names["table"].rows}, {"online", "delta", "qpo"} | planning)
         self.assertRegex(text, r"measured here\nonline +[\d.]+ MiB +[\d.]+ s \(foretold [\d.]+ s\)")
 
     def with_a_session(self, page):

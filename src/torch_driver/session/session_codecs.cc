@@ -26,7 +26,7 @@ constexpr std::int64_t kMostStagingBytes = 256_MiB;
 
 /// What names the codecs: `codecs`, the plan, or the policy.
 OptionFault of_codecs(SessionOptions const& options, OptionCode code, std::string detail = {}) {
-    OptionFault fault{.code = code, .detail = std::move(detail)};
+    OptionFault fault{.code = code, .option = {}, .detail = std::move(detail)};
     if (!options.codecs.empty()) {
         fault.option = "codecs";
         fault.given = options.codecs;
