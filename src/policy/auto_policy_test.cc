@@ -39,6 +39,26 @@ TEST(Auto, what_fits_stays) {
     EXPECT_EQ(count_of(*plan, FateKind::keep), trace.values.size());
 }
 
+// A start of the search may name no values: none of these moves or is made again where it cannot.
+TEST(Auto, without_a_pool_its_plans_are_valid) {
+    Trace const trace = chain_with_recipes(24, kChainForwardNs);
+    Machine device_alone = fast_machine();
+    std::erase_if(device_alone.tiers, [](MachineTier const& tier) {
+        return tier.pool != Pool::device;
+    });
+    device_alone.links.clear();
+    device_alone.groups.clear();
+    std::int64_t const peak = peak_without_moves(trace);
+    std::size_t made = 0;
+    for (std::int64_t percent = 50; percent <= 100; percent += 5) {
+        Result<Plan> const plan = auto_plan(trace, device_alone, {peak * percent / 100, 0, 0});
+        made += plan.ok() ? 1 : 0;
+        EXPECT_TRUE(plan.ok() || plan.error().code == Errc::out_of_memory)
+            << percent << plan.error().message();
+    }
+    EXPECT_GT(made, 5U);
+}
+
 TEST(Auto, no_other_policy_is_quicker) {
     std::size_t compared = 0;
     for (Trace const& trace : {chain_with_recipes(6, kChainForwardNs), blocks(4)}) {

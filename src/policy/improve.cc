@@ -117,20 +117,20 @@ class Climber {
     [[nodiscard]] bool may_turn(std::size_t i, Turn turn) const {
         ValueId const id{static_cast<std::int64_t>(i)};
         auto const fate = best_.plan.fates.find(step_.slot_of(id));
-        if (turn == Turn::online || fate == best_.plan.fates.end()) {
-            bool const is_named = fate != best_.plan.fates.end();
-            return turn == Turn::online ? is_named : step_.values[i].can_move();
-        }
-        FateKind const kind = fate->second.kind;
+        bool const is_named = fate != best_.plan.fates.end();
+        auto const is = [&](FateKind kind) { return is_named && fate->second.kind == kind; };
+        bool const can_move = step_.values[i].can_move();
         switch (turn) {
+            case Turn::online:
+                return is_named;
             case Turn::keep:
-                return kind != FateKind::keep;
+                return !is(FateKind::keep) && (is_named || can_move);
             case Turn::move:
-                return kind != FateKind::move && has_pool_ && step_.values[i].can_move();
-            default:
-                return kind != FateKind::recompute && request_.trace.values[i].recipe &&
-                       step_.values[i].can_move();
+                return !is(FateKind::move) && has_pool_ && can_move;
+            case Turn::recompute:
+                break;
         }
+        return !is(FateKind::recompute) && request_.trace.values[i].recipe && can_move;
     }
 
     /// Those that may be turned so, what costs the most first.

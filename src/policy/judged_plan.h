@@ -29,10 +29,17 @@ struct JudgedPlan {
     }
 };
 
-/// Simulates a valid plan. None: it does not fit, and `refusal`, where that is given, says why.
+/// Simulates a plan. None: it is not valid for this step and machine, or it does not fit;
+/// `refusal`, where that is given, says why.
 [[nodiscard]] inline std::optional<JudgedPlan> judged(
     PlanRequest const& request, std::string whose, Plan plan, std::string* refusal = nullptr
 ) {
+    if (Result<void> const fine = validate(plan, request.trace, request.machine); !fine) {
+        if (refusal != nullptr) {
+            *refusal = fine.error().message();
+        }
+        return std::nullopt;
+    }
     Result<DetailedForecast> forecast = detailed_forecast(request, request.budgets, plan);
     bool const fits = forecast.ok() && forecast->costs.fits;
     if (!fits && refusal != nullptr) {

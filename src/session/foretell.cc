@@ -100,7 +100,7 @@ Result<Comparison> comparison_of(
         return Error{
             Errc::bad_argument,
             "nothing can move: the machine has neither host memory nor NVMe, or their budgets are "
-            "0",
+            "0; policies that make layers again need neither (auto, rotor, sqrt_checkpoint)",
             "machine"};
     }
     all.compute_ns = compute_of(trace);

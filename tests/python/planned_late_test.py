@@ -85,7 +85,7 @@ class PlannedLate(Case):
         if plan["refusal"]:
             self.assertRegex(plan["refusal"], "it needs convolutions|GiB|MiB|KiB")
             return
-        self.assertEqual(plan["policy"], policy)
+        self.assertEqual(plan["policy"].partition(" ")[0], policy)  # "auto (str)"
         self.assertLessEqual(plan["peak_bytes"], 1.03 * plan["foretold_peak_bytes"] + A_TENSOR_BYTES)
         self.assertGreater(report["loaded_bytes"] + report["recomputed_bytes"], 0)
 
