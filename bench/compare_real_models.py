@@ -10,10 +10,8 @@ backward from the same weights, buffers, batch and random state each time: its l
 
 import argparse
 import json
-import os
 import random
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -21,7 +19,7 @@ import common
 import spillway
 import torch
 from recompute_models import FULL, QUICK, Bits, Training, gpt2, llama, vision
-from sides import Run, Side, plain_over_plain
+from sides import Run, Side, measure_model, plain_over_plain
 
 # Each some 0.2 s a step on one core, and some 40 MB saved.
 MODELS = {"gpt2": gpt2(dropout=0.0), "llama": llama(), "resnet18": vision("resnet18", 4, 96)}
@@ -136,22 +134,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return {"model": options.model, **found, "plain_over_plain": ratios, "rows": rows}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=MODELS, required=True)
-    parser.add_argument("--shares", type=json.loads, required=True, help="of what can leave, how much stays")
-    parser.add_argument("--folder", required=True, help="on the drive that tensors go to")
-    parser.add_argument("--nvme-budget", default="1GiB", help="of each session")
-    parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--least-rounds", type=int, required=True)
-    parser.add_argument("--minutes", type=float, required=True)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    warnings.filterwarnings("ignore", category=UserWarning)  # of the models' libraries
-    print(json.dumps(measure(options)), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    measure_model(__doc__, MODELS, {
+        "--shares": {"type": json.loads, "required": True, "help": "of what can leave, how much stays"},
+        "--folder": {"required": True, "help": "on the drive that tensors go to"},
+        "--nvme-budget": {"default": "1GiB", "help": "of each session"},
+    }, measure)

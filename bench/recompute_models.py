@@ -16,8 +16,6 @@ steps of a session end that can only make tensors again. Each round runs all sid
 import argparse
 import contextlib
 import hashlib
-import json
-import os
 import random
 import time
 import warnings
@@ -27,7 +25,7 @@ from typing import Any, NamedTuple
 import common
 import spillway
 import torch
-from sides import Run, Side, cpu_seconds, is_enough, plain_over_plain
+from sides import Run, Side, cpu_seconds, is_enough, measure_model, plain_over_plain
 from torch.nn import functional
 
 Loss = Callable[[], torch.Tensor]
@@ -331,20 +329,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return found | {"rounds": rounds, "plain_over_plain": plain_over_plain(rounds, "cpu_s")}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=MODELS, required=True)
-    parser.add_argument("--share", type=float, required=True, help="of the largest peak: a second budget")
-    parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--least-rounds", type=int, required=True)
-    parser.add_argument("--minutes", type=float, required=True)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    warnings.filterwarnings("ignore", category=UserWarning)  # of the models' libraries
-    print(json.dumps(measure(options)), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    measure_model(__doc__, MODELS, {
+        "--share": {"type": float, "required": True, "help": "of the largest peak: a second budget"},
+    }, measure)

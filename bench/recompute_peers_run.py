@@ -12,13 +12,10 @@ an order of its own.
 
 import argparse
 import contextlib
-import json
-import os
 import pathlib
 import random
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -27,7 +24,7 @@ import recompute_models
 import spillway
 import torch
 from recompute_models import UNLIMITED, Bits, Training
-from sides import Run, Side, is_enough, plain_over_plain
+from sides import Run, Side, is_enough, measure_model, plain_over_plain
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent / "peers"))
 import systems  # noqa: E402: it lies in peers/
@@ -188,21 +185,8 @@ def differs(found: set[Bits], plain: Bits) -> list[str]:
     return [field for field in Bits._fields if any(getattr(bits, field) != getattr(plain, field) for bits in found)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=BLOCKS, required=True)
-    parser.add_argument("--folder", required=True, help="on a drive, for what is moved")
-    parser.add_argument("--slow", required=True, help="bytes a second of the slow drive")
-    parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--least-rounds", type=int, required=True)
-    parser.add_argument("--minutes", type=float, required=True)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    warnings.filterwarnings("ignore", category=UserWarning)  # of the models' libraries
-    print(json.dumps(measure(options)), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    measure_model(__doc__, BLOCKS, {
+        "--folder": {"required": True, "help": "on a drive, for what is moved"},
+        "--slow": {"required": True, "help": "bytes a second of the slow drive"},
+    }, measure)

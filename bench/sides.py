@@ -3,13 +3,17 @@
 """Ways to run the same step, in rounds in one process: what the benches of several models share."""
 
 import argparse
+import json
+import os
 import resource
 import time
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import spillway
 import steady
+import torch
 
 Run = dict[str, Any]
 
@@ -52,3 +56,21 @@ def is_enough(options: argparse.Namespace, rounds: list[dict[str, Run]], begin: 
 
 def plain_over_plain(rounds: list[dict[str, Run]], clock: str) -> list[float]:
     return [done["plain again"][clock] / done["plain"][clock] for done in rounds]
+
+
+def measure_model(doc: str | None, models: Iterable[str], flags: Mapping[str, Mapping[str, Any]],
+                  measure: Callable[[argparse.Namespace], Run]) -> None:
+    """All of a process that measures one model: reads its flags, those that all such have among them, and prints a line of JSON."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=models, required=True)
+    for name, how in flags.items():
+        parser.add_argument(name, **how)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--least-rounds", type=int, required=True)
+    parser.add_argument("--minutes", type=float, required=True)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    warnings.filterwarnings("ignore", category=UserWarning)  # of the models' libraries
+    print(json.dumps(measure(options)), flush=True)

@@ -24,7 +24,7 @@ import common
 import spillway
 import torch
 import train_runs
-from sides import Run, Side, cpu_seconds, is_enough, plain_over_plain
+from sides import Run, Side, cpu_seconds, is_enough, measure_model, plain_over_plain
 from torch.nn import functional
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent / "peers"))
@@ -183,21 +183,10 @@ def words(done: dict[str, Run]) -> str:
     return f"{steps}, drive {done['drive']['write_gb_per_s']:.2f} and {done['drive']['read_gb_per_s']:.2f} GB/s"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=MODELS, required=True)
-    parser.add_argument("--shares", type=json.loads, required=True, help="of what can leave, that stay: [0.5, 0.25]")
-    parser.add_argument("--folder", required=True, help="that saved tensors wait in")
-    parser.add_argument("--drive", required=True, help="nvme_bench")
-    parser.add_argument("--drive-bytes", type=int, required=True)
-    parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--least-rounds", type=int, required=True)
-    parser.add_argument("--minutes", type=float, required=True)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    print(json.dumps(measure(options)), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    measure_model(__doc__, MODELS, {
+        "--shares": {"type": json.loads, "required": True, "help": "of what can leave, that stay: [0.5, 0.25]"},
+        "--folder": {"required": True, "help": "that saved tensors wait in"},
+        "--drive": {"required": True, "help": "nvme_bench"},
+        "--drive-bytes": {"type": int, "required": True},
+    }, measure)

@@ -203,8 +203,9 @@ class Session:
 
     def __new__(cls, *_: Any, **options: Any) -> "Session":
         known = list(cls.__signature__.parameters)
+        is_own = cls.__init__ is Session.__init__  # else a subclass may have options of its own
         for name in options:
-            if name not in known:
+            if is_own and name not in known:
                 nearest = [each for each in known if name in each] or difflib.get_close_matches(name, known) or known[1:]
                 raise TypeError(f"session() has no option {name!r}; it has {', '.join(nearest)}")
         return super().__new__(cls)

@@ -29,8 +29,22 @@ bool may_lose(CodecKind kind, TensorClass tensor_class) {
 
 }  // namespace
 
+Result<Codec> parse_planned_codec(std::string_view text) {
+    Result<Codec> codec = parse_codec(text);
+    if (codec.ok() && codec->kind == CodecKind::identity) {
+        return Error{Errc::bad_argument, "encodes nothing; leave the codec out", std::string(text)};
+    }
+    if (codec.ok() && codec->kind == CodecKind::lossless) {
+        return Error{
+            Errc::bad_argument,
+            "has no size that is known before, so no plan can have it",
+            std::string(text)};
+    }
+    return codec;
+}
+
 Result<std::int64_t> coded_bytes(std::string_view codec, TraceValue const& value) {
-    Result<Codec> const known = parse_codec(codec);
+    Result<Codec> const known = parse_planned_codec(codec);
     if (!known.ok()) {
         return known.error();
     }
@@ -48,9 +62,8 @@ Result<std::int64_t> coded_bytes(std::string_view codec, TraceValue const& value
     if (!bytes.ok()) {
         return Error{bytes.error().code, bytes.error().what, name};
     }
-    if (known->kind == CodecKind::identity || known->kind == CodecKind::lossless ||
-        *bytes >= value.size_bytes) {
-        return Error{Errc::unsupported, "makes the value no smaller, as far as is known", name};
+    if (*bytes >= value.size_bytes) {
+        return Error{Errc::unsupported, "makes the value no smaller", name};
     }
     return *bytes;
 }

@@ -13,14 +13,20 @@
 
 namespace spillway {
 
+struct Codec;
 struct TraceValue;
+
+/// A codec that a plan may name, as `parse_codec` reads it.
+///
+/// Fails   Errc::bad_argument naming it: there is no such one; `lossless`, whose size is known only
+///         when it has run; `identity`, which a plan leaves out
+[[nodiscard]] Result<Codec> parse_planned_codec(std::string_view text);
 
 /// Bytes of `value` encoded by `codec`, header included.
 ///
-/// Fails   Errc::bad_argument naming the codec: there is no such one, it loses something of
+/// Fails   as `parse_planned_codec`; Errc::bad_argument naming the codec: it loses something of
 ///         integers or of all but the signs of what is no ReLU's result; Errc::unsupported: it does
-///         not take elements of this type, or it makes the value no smaller (`lossless` is of no
-///         known size, and "identity" is no codec of a plan: it is the empty one)
+///         not take elements of this type, or it makes the value no smaller
 [[nodiscard]] Result<std::int64_t> coded_bytes(std::string_view codec, TraceValue const& value);
 
 /// What a moved value takes away from the device: encoded where its fate has a codec, else as it

@@ -3,6 +3,7 @@
 
 #include "plan/planned_codec.h"
 
+#include "codec/codec.h"
 #include "machine/machine.h"
 #include "trace/trace.h"
 
@@ -24,6 +25,14 @@ TEST(PlannedCodec, bytes_are_those_of_the_coded_block) {
     EXPECT_EQ(*coded_bytes("affine4:group=256", kHalf), (1 << 18) + (1 << 13) + 64);
     EXPECT_EQ(*coded_bytes("affine8:group=256", kHalf), (1 << 19) + (1 << 13) + 64);
     EXPECT_EQ(*coded_bytes("mask", kHalf), (1 << 16) + 128);
+}
+
+TEST(PlannedCodec, a_plan_names_codecs_whose_size_is_known) {
+    EXPECT_TRUE(parse_planned_codec("affine8:group=64").ok());
+    for (char const* const none : {"lossless", "identity", "mp3", ""}) {
+        EXPECT_EQ(parse_planned_codec(none).error().code, Errc::bad_argument) << none;
+        EXPECT_FALSE(coded_bytes(none, kHalf).ok()) << none;
+    }
 }
 
 TEST(PlannedCodec, what_moves_without_one_takes_its_own_bytes) {

@@ -139,7 +139,7 @@ class AutoSearch {
             request.parameters.emplace(parameter.name, parameter.otherwise);
         }
         Result<Plan> plan = plan_of(policy, request);
-        if (plan.ok() && validate(*plan, request_.trace, request_.machine).ok()) {
+        if (plan.ok()) {
             take(std::string(policy.name), std::move(plan).value());
         }
     }
@@ -162,11 +162,11 @@ class AutoSearch {
 }  // namespace
 
 bool auto_asks(Policy const& policy, PlanRequest const& request) {
-    bool const has_pool = request.budgets.host_bytes > 0 || request.budgets.nvme_bytes > 0;
     bool const is_small = request.trace.values.size() <= kMostSearchedValues;
     bool const has_plan = policy.make_plan != nullptr || policy.eviction != EvictionRule::next_use;
     return has_plan && policy.make_plan != &plan_auto && !policy.is_lossy &&
-           (has_pool || !policy.moves) && (is_small || policy.name != "swapadvisor");
+           (request.budgets.has_pool() || !policy.moves) &&
+           (is_small || policy.name != "swapadvisor");
 }
 
 Result<Plan> plan_auto(PlanRequest const& request) {

@@ -20,14 +20,6 @@ Result<Plan> auto_plan(Trace const& trace, Machine const& machine, Budgets const
     return make_plan({"auto", {}}, trace, machine, budgets);
 }
 
-std::size_t count_of(Plan const& plan, FateKind kind) {
-    std::size_t count = 0;
-    for (auto const& [slot, fate] : plan.fates) {
-        count += fate.kind == kind ? 1 : 0;
-    }
-    return count;
-}
-
 TEST(Auto, what_fits_stays) {
     Trace const trace = chain(8);
     Result<Plan> const plan =
@@ -36,7 +28,7 @@ TEST(Auto, what_fits_stays) {
     EXPECT_EQ(plan->policy, "auto (keep_all)");
     EXPECT_EQ(plan->predicted_step_ns, kAutoChainNs);
     EXPECT_EQ(plan->bound_step_ns, kAutoChainNs);
-    EXPECT_EQ(count_of(*plan, FateKind::keep), trace.values.size());
+    EXPECT_EQ(count_of(*plan, FateKind::keep), std::ssize(trace.values));
 }
 
 // A start of the search may name no values: none of these moves or is made again where it cannot.
@@ -113,7 +105,7 @@ TEST(Auto, without_a_pool_nothing_moves) {
     Budgets const budgets{peak_without_moves(trace) * 2 / 3, 0, 0};
     Result<Plan> const plan = auto_plan(trace, fast_machine(), budgets);
     ASSERT_TRUE(plan.ok()) << plan.error().message();
-    EXPECT_EQ(count_of(*plan, FateKind::move), 0U);
+    EXPECT_EQ(count_of(*plan, FateKind::move), 0);
     Result<Plan> const rotor = make_plan({"rotor", {}}, trace, fast_machine(), budgets);
     ASSERT_TRUE(rotor.ok()) << rotor.error().message();
     EXPECT_LE(plan->predicted_step_ns, rotor->predicted_step_ns);
@@ -124,7 +116,7 @@ TEST(Auto, without_recipes_nothing_is_made_again) {
     Budgets const budgets{peak_without_moves(trace) / 2, 1_GiB, 0};
     Result<Plan> const plan = auto_plan(trace, fast_machine(1e9), budgets);
     ASSERT_TRUE(plan.ok()) << plan.error().message();
-    EXPECT_EQ(count_of(*plan, FateKind::recompute), 0U);
+    EXPECT_EQ(count_of(*plan, FateKind::recompute), 0);
 }
 
 TEST(Auto, where_no_plan_fits_it_says_what_is_missing) {

@@ -7,8 +7,10 @@
 
 #include "base/units.h"
 #include "machine/machine.h"
+#include "plan/plan.h"
 #include "trace/trace.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -18,6 +20,13 @@ inline constexpr std::int64_t kChainSetBytes = 1'000'000;
 inline constexpr std::int64_t kChainFloorBytes = 500'000;
 inline constexpr std::int64_t kChainForwardNs = 1'000'000;
 inline constexpr std::int64_t kChainBackwardNs = 2'000'000;
+
+/// How many values the plan has this fate for.
+inline std::int64_t count_of(Plan const& plan, FateKind kind) {
+    return std::count_if(plan.fates.begin(), plan.fates.end(), [&](auto const& each) {
+        return each.second.kind == kind;
+    });
+}
 
 inline Slot of_layer(std::int32_t layer) {
     return {"layer", 0, layer};

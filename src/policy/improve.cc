@@ -29,11 +29,7 @@ struct Window {
 class Climber {
   public:
     Climber(PlanRequest const& request, JudgedPlan start, ImproveSettings const& settings)
-        : request_(request),
-          settings_(settings),
-          step_(request.trace),
-          best_(std::move(start)),
-          has_pool_(request.budgets.host_bytes > 0 || request.budgets.nvme_bytes > 0) {}
+        : request_(request), settings_(settings), step_(request.trace), best_(std::move(start)) {}
 
     JudgedPlan climb(std::vector<JudgedPlan> const& starts) {
         cross(starts);
@@ -126,7 +122,7 @@ class Climber {
             case Turn::keep:
                 return !is(FateKind::keep) && (is_named || can_move);
             case Turn::move:
-                return !is(FateKind::move) && has_pool_ && can_move;
+                return !is(FateKind::move) && request_.budgets.has_pool() && can_move;
             case Turn::recompute:
                 break;
         }
@@ -203,7 +199,6 @@ class Climber {
     ImproveSettings const& settings_;
     StepView const step_;
     JudgedPlan best_;
-    bool const has_pool_;
     std::size_t tries_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include "policy/lower_bound.h"
 
 #include "policy/step_view.h"
+#include "policy/transfer_times.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -17,26 +18,15 @@ namespace {
 
 /// Bytes a nanosecond and bytes, of all pools that have a budget together.
 struct Ways {
-    double out = 0;
-    double in = 0;
-    double most_bytes = 0;
-};
+    explicit Ways(AllPools const& pools)
+        : out(pools.out_rate / 1e9),
+          in(pools.in_rate / 1e9),
+          most_bytes(static_cast<double>(pools.capacity_bytes)) {}
 
-Ways ways_of(PlanRequest const& request) {
-    Ways ways;
-    auto const add = [&](std::int64_t bytes, Lane out, Lane in) {
-        MachineLink const* const leaves = link_of(request.machine, out);
-        MachineLink const* const returns = link_of(request.machine, in);
-        if (bytes > 0 && leaves != nullptr && returns != nullptr) {
-            ways.out += leaves->rate_bytes_per_s / 1e9;
-            ways.in += returns->rate_bytes_per_s / 1e9;
-            ways.most_bytes += static_cast<double>(bytes);
-        }
-    };
-    add(request.budgets.host_bytes, Lane::copy_out, Lane::copy_in);
-    add(request.budgets.nvme_bytes, Lane::nvme_write, Lane::nvme_read);
-    return ways;
-}
+    double out;
+    double in;
+    double most_bytes;
+};
 
 /// A value and when it is on the device for sure: until `unshared` and at its uses.
 struct Uses {
@@ -85,7 +75,9 @@ constexpr double kNoPlan = std::numeric_limits<double>::infinity();
 class Bound {
   public:
     explicit Bound(PlanRequest const& request)
-        : request_(request), step_(request.trace), ways_(ways_of(request)) {
+        : request_(request),
+          step_(request.trace),
+          ways_(all_pools(request.machine, request.budgets)) {
         std::size_t const points = request.trace.points.size();
         for (TraceValue const& value : request.trace.values) {
             Uses uses{.size_bytes = value.size_bytes, .unshared = points, .dropped = points};

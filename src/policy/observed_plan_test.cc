@@ -10,22 +10,14 @@
 namespace spillway {
 namespace {
 
-std::int64_t count_of_fate(Plan const& plan, FateKind kind) {
-    std::int64_t count = 0;
-    for (auto const& [slot, fate] : plan.fates) {
-        count += fate.kind == kind ? 1 : 0;
-    }
-    return count;
-}
-
 TEST(ObservedPlan, what_was_loaded_moves_and_the_rest_stays) {
     Trace const trace = chain(8);
     Machine const machine = fast_machine();
     PlanRequest const request{trace, machine, {peak_without_moves(trace) / 2, 1_GiB, 0}, {}};
     Result<Plan> const plan = observed_plan(request, EvictionRule::next_use);
     ASSERT_TRUE(plan.ok()) << plan.error().message();
-    EXPECT_GE(count_of_fate(*plan, FateKind::move), 4);
-    EXPECT_EQ(count_of_fate(*plan, FateKind::recompute), 0);
+    EXPECT_GE(count_of(*plan, FateKind::move), 4);
+    EXPECT_EQ(count_of(*plan, FateKind::recompute), 0);
     EXPECT_EQ(plan->fates.size(), 8U);
     EXPECT_EQ(plan->fates.at(of_layer(0)).pool, Pool::host);
     EXPECT_TRUE(validate(*plan, trace, machine).ok());
@@ -37,7 +29,7 @@ TEST(ObservedPlan, what_the_rule_made_again_is_to_be_made_again) {
     PlanRequest const request{trace, slow, {peak_without_moves(trace) / 2, 1_GiB, 0}, {}};
     Result<Plan> const plan = observed_plan(request, EvictionRule::delta);
     ASSERT_TRUE(plan.ok()) << plan.error().message();
-    EXPECT_GT(count_of_fate(*plan, FateKind::recompute), 0);
+    EXPECT_GT(count_of(*plan, FateKind::recompute), 0);
     EXPECT_TRUE(validate(*plan, trace, slow).ok());
 }
 

@@ -80,7 +80,7 @@ Result<void> take_parameter(Policy const& policy, std::string_view item, PolicyC
 }
 
 Result<void> check_pools(Policy const& policy, Machine const& machine, Budgets const& budgets) {
-    if (policy.needs_pool() && budgets.host_bytes <= 0 && budgets.nvme_bytes <= 0) {
+    if (policy.needs_pool() && !budgets.has_pool()) {
         return Error{
             Errc::unsupported, "it moves, and neither a host nor an NVMe budget is given", ""};
     }

@@ -24,6 +24,9 @@ struct Budgets {
     std::int64_t host_bytes = 0;
     std::int64_t nvme_bytes = 0;
 
+    /// Whether anything can leave the device.
+    [[nodiscard]] bool has_pool() const { return host_bytes > 0 || nvme_bytes > 0; }
+
     bool operator==(Budgets const&) const = default;
 };
 

@@ -3,10 +3,10 @@
 
 #include "policy/step_bound.h"
 
-#include "base/place.h"
 #include "policy/solver.h"
 #include "policy/step_program.h"
 #include "policy/step_view.h"
+#include "policy/transfer_times.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,16 +22,6 @@ constexpr std::int64_t kMostIterations = 30000;
 /// Simulated times are rounded, and so are dual prices.
 constexpr double kRounding = 1e-9;
 
-void add_pool(Machine const& machine, std::int64_t budget, Lane out, Lane in, StepTerms& terms) {
-    MachineLink const* const there = link_of(machine, out);
-    MachineLink const* const back = link_of(machine, in);
-    if (budget > 0 && there != nullptr && back != nullptr) {
-        terms.out_rate += there->rate_bytes_per_s;
-        terms.in_rate += back->rate_bytes_per_s;
-        terms.capacity_bytes += budget;
-    }
-}
-
 }  // namespace
 
 std::int64_t step_bound_ns(PlanRequest const& request) {
@@ -40,11 +30,14 @@ std::int64_t step_bound_ns(PlanRequest const& request) {
     if (request.budgets.device_bytes <= 0 || !has_solver()) {
         return compute_ns;
     }
-    StepTerms terms{.device_bytes = request.budgets.device_bytes};
-    Machine const& machine = request.machine;
-    add_pool(machine, request.budgets.host_bytes, Lane::copy_out, Lane::copy_in, terms);
-    add_pool(machine, request.budgets.nvme_bytes, Lane::nvme_write, Lane::nvme_read, terms);
-    StepProgram const of_step = step_program(step, terms);
+    AllPools const pools = all_pools(request.machine, request.budgets);
+    StepProgram const of_step = step_program(
+        step,
+        {.device_bytes = request.budgets.device_bytes,
+         .out_rate = pools.out_rate,
+         .in_rate = pools.in_rate,
+         .capacity_bytes = pools.capacity_bytes}
+    );
     std::optional<ProgramSolution> const best =
         of_step.has_to_leave ? solve_relaxed(of_step.program, kMostIterations) : std::nullopt;
     if (!best || !std::isfinite(best->bound)) {

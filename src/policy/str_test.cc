@@ -39,12 +39,6 @@ Result<Plan> str_plan(Trace const& trace, double rate, std::int64_t device_bytes
     );
 }
 
-std::int64_t count_of(Plan const& plan, FateKind kind) {
-    return std::count_if(plan.fates.begin(), plan.fates.end(), [&](auto const& each) {
-        return each.second.kind == kind;
-    });
-}
-
 /// The step if the first 20 of those that can be made again are, and nothing is meant to move.
 std::int64_t time_of_recomputes_alone() {
     Trace const trace = str_chain();

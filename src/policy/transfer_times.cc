@@ -63,6 +63,22 @@ TransferRates transfer_rates(Machine const& machine, Pool pool) {
                                                  codec_rates(machine)};
 }
 
+AllPools all_pools(Machine const& machine, Budgets const& budgets) {
+    AllPools all;
+    auto const add = [&](std::int64_t bytes, Lane out, Lane in) {
+        MachineLink const* const leaves = link_of(machine, out);
+        MachineLink const* const returns = link_of(machine, in);
+        if (bytes > 0 && leaves != nullptr && returns != nullptr) {
+            all.out_rate += leaves->rate_bytes_per_s;
+            all.in_rate += returns->rate_bytes_per_s;
+            all.capacity_bytes += bytes;
+        }
+    };
+    add(budgets.host_bytes, Lane::copy_out, Lane::copy_in);
+    add(budgets.nvme_bytes, Lane::nvme_write, Lane::nvme_read);
+    return all;
+}
+
 void place_transfers(
     StepView const& step,
     std::vector<ValueId> const& moved,

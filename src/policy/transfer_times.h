@@ -11,6 +11,7 @@
 #include "machine/machine.h"
 #include "plan/plan.h"
 #include "plan/planned_codec.h"
+#include "policy/planner.h"
 #include "policy/step_view.h"
 
 #include <cstdint>
@@ -32,6 +33,15 @@ struct TransferRates {
 
 /// Of the machine's links between the device and `pool`; zeros: there are none.
 [[nodiscard]] TransferRates transfer_rates(Machine const& machine, Pool pool);
+
+/// All pools with a budget and links both ways together, while nothing goes the other way: what no
+/// plan moves more of. Bytes a second and bytes; zeros: nothing can move.
+struct AllPools {
+    double out_rate = 0;
+    double in_rate = 0;
+    std::int64_t capacity_bytes = 0;
+};
+[[nodiscard]] AllPools all_pools(Machine const& machine, Budgets const& budgets);
 
 /// Gives each of `moved`, all of which can move, its fate in `plan`, by the codec that `plan` has
 /// for it already: it leaves at the first save by

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "plan/planned_codec.h"
 
 #include <fmt/format.h>
 
@@ -148,7 +149,9 @@ Result<CodecTable> with_codecs(CodecTable table, std::string_view text) {
 }
 
 std::optional<TensorClass> first_lossy(CodecTable const& table) {
-    auto const found = std::find_if(table.begin(), table.end(), is_lossy);
+    auto const found = std::find_if(table.begin(), table.end(), [](Codec const& codec) {
+        return is_lossy(codec);
+    });
     return found == table.end()
                ? std::nullopt
                : std::optional(static_cast<TensorClass>(std::distance(table.begin(), found)));
@@ -236,12 +239,14 @@ std::string against_lossless(CodecReport const& row, double link) {
 Result<std::vector<Codec>> codecs_of(Plan const& plan) {
     std::vector<Codec> codecs;
     for (auto const& [slot, fate] : plan.fates) {
-        Result<Codec> const codec = parse_codec(fate.codec.empty() ? "identity" : fate.codec);
+        if (fate.codec.empty()) {
+            continue;
+        }
+        Result<Codec> const codec = parse_planned_codec(fate.codec);
         if (!codec.ok()) {
             return codec.error();
         }
-        if (!fate.codec.empty() &&
-            std::find(codecs.begin(), codecs.end(), *codec) == codecs.end()) {
+        if (std::find(codecs.begin(), codecs.end(), *codec) == codecs.end()) {
             codecs.push_back(*codec);
         }
     }
@@ -251,8 +256,7 @@ Result<std::vector<Codec>> codecs_of(Plan const& plan) {
 PlannedRule::PlannedRule(CodecTable const& table, Measures measures, Plan const& plan)
     : CodecRule(table, std::move(measures)) {
     for (auto const& [slot, fate] : plan.fates) {
-        Result<Codec> const codec = parse_codec(fate.codec);
-        codecs_[slot] = codec.ok() ? *codec : Codec{};
+        codecs_[slot] = fate.codec.empty() ? Codec{} : parse_planned_codec(fate.codec).value();
     }
 }
 

@@ -95,7 +95,7 @@ class PolicyRule final : public CodecRule {
 /// codec does not take the tensor; what it does not know, by the table.
 class PlannedRule final : public CodecRule {
   public:
-    /// Of a plan that `parse_plan` or a policy made.
+    /// Of a plan whose codecs exist (`codecs_of`).
     PlannedRule(CodecTable const& table, Measures measures, Plan const& plan);
     [[nodiscard]] SavedAs of(SavedTensor const& tensor) override;
 
@@ -105,7 +105,7 @@ class PlannedRule final : public CodecRule {
 
 /// The codecs of a plan, each once.
 ///
-/// Fails   Errc::bad_argument naming one that does not exist
+/// Fails   Errc::bad_argument naming one that no plan may have (`parse_planned_codec`)
 [[nodiscard]] Result<std::vector<Codec>> codecs_of(Plan const& plan);
 
 /// The reason to stop using a lossless codec whose blocks so far were those of `row`, on a link

@@ -96,7 +96,7 @@ Result<Comparison> comparison_of(
     bool const all_move = std::all_of(policies.begin(), policies.end(), [](auto const& each) {
         return find_policy(each)->needs_pool();
     });
-    if (all_move && others.host_bytes <= 0 && others.nvme_bytes <= 0) {
+    if (all_move && !others.has_pool()) {
         return Error{
             Errc::bad_argument,
             "nothing can move: the machine has neither host memory nor NVMe, or their budgets are "

@@ -75,6 +75,10 @@ TEST_F(GivenPlan, its_codecs_exist_and_lose_nothing_unasked) {
     EXPECT_EQ(why_no_plan(options), "");
     EXPECT_EQ(why_no_plan(coded("mask")), "");
     EXPECT_NE(why_no_plan(coded("mp3")).find("mp3: no such codec"), std::string::npos);
+    EXPECT_NE(
+        why_no_plan(coded("lossless")).find("lossless: has no size that is known before"),
+        std::string::npos
+    );
 }
 
 TEST_F(GivenPlan, a_file_that_holds_none_is_refused_by_key_and_reason) {

@@ -3,6 +3,7 @@
 """Every policy that makes a plan on the late accelerator, whose kernels and copies run as late as they may: the bits of plain training there, the
 peak that was foretold, and no fault of order."""
 
+import os
 import pathlib
 import sys
 import unittest
@@ -21,6 +22,8 @@ from same_bits import Case, bits, noise, seeded  # noqa: E402
 STEPS = 4
 A_TENSOR_BYTES = 512 * 512 * 4  # a value with a time to leave does so one operator later than foretold
 PLANNED = [policy.name for policy in spillway.policies() if policy.plans]
+QUICK = os.environ.get("SPILLWAY_TESTS") == "quick"
+FEW = ("auto", "te", "tba", "capuchin", "recompute_all", "superneurons", "str")  # of each kind one
 
 
 def perceptrons() -> torch.nn.Module:
@@ -90,12 +93,12 @@ class PlannedLate(Case):
         self.assertGreater(report["loaded_bytes"] + report["recomputed_bytes"], 0)
 
     def test_perceptrons(self) -> None:
-        for policy in PLANNED:
+        for policy in FEW if QUICK else PLANNED:
             with self.subTest(policy):
                 self.check("perceptrons", policy)
 
     def test_convolutions(self) -> None:
-        for policy in ("vdnn_conv", "superneurons", "sqrt_checkpoint", "pofo"):
+        for policy in ("vdnn_conv", "pofo") if QUICK else PLANNED:
             with self.subTest(policy):
                 self.check("convolutions", policy)
 

@@ -11,6 +11,7 @@ import sys
 import threading
 import unittest
 import unittest.mock
+from typing import Any
 
 import numpy
 import spillway
@@ -146,6 +147,16 @@ class Refusals(Train):
             with self.assertRaises(TypeError):
                 spillway.session(torch.nn.Linear(2, 2), "8MiB")
         unraisable.assert_not_called()
+
+    def test_a_subclass_may_have_options_of_its_own(self):
+        class Named(spillway.Session):
+            def __init__(self, model: torch.nn.Module, name: str, **options: Any) -> None:
+                super().__init__(model, **options)
+                self.name = name
+
+        session = Named(torch.nn.Linear(2, 2), name="mine", device_budget="8MiB", nvme=self.folder)
+        self.sessions.append(session)
+        self.assertEqual(session.name, "mine")
 
     def test_a_session_prints_what_it_is(self):
         session = self.open(torch.nn.Linear(2, 2), "8MiB")

@@ -260,8 +260,8 @@ class SessionClass final : public torch::CustomClassHolder {
 
 using ListedPolicy = std::tuple<std::string, std::string, std::string, bool, bool, bool>;
 
-/// Of each policy: name, what it does, paper, whether it is lossy, whether it moves anything, and
-/// whether a session that has it makes a plan.
+/// Of each policy: name, what it does, paper, whether it is lossy, whether it is of use only where
+/// something can leave the device, and whether a session that has it makes a plan.
 std::vector<ListedPolicy> list_policies() {
     std::vector<ListedPolicy> all;
     for (Policy const& policy : policies()) {
