@@ -29,8 +29,8 @@ std::string wrong_flags(TraceFlags const& flags) {
                                        : "";
     }
     bool const is_plain = model.machine.empty() && model.batch == 0 && model.sequence == 0 &&
-                          model.dtype.empty() && model.optimizer.empty() &&
-                          !flags.unfused_attention;
+                          model.dtype.empty() && model.optimizer.empty() && model.dropout < 0 &&
+                          model.layers == 0 && !flags.unfused_attention;
     return !is_plain            ? "--machine and what describes a step need --model"
            : flags.file.empty() ? "FILE is missing, or --model"
                                 : "";
@@ -66,6 +66,12 @@ CLI::App& add_trace_command(CLI::App& app, TraceFlags& flags) {
             "--optimizer", model.optimizer, "adamw, momentum, sgd (without a state) [the model's]"
         )
         ->type_name("NAME");
+    trace
+        .add_option("--layers", model.layers, "of a transformer; of T5's each stack [the model's]")
+        ->type_name("N");
+    trace.add_option("--dropout", model.dropout, "share that is dropped; 0: none [the model's]")
+        ->type_name("SHARE")
+        ->check(CLI::Range(0.0, 1.0));
     trace.add_flag(
         "--unfused-attention", flags.unfused_attention, "attention with its scores in memory [off]"
     );

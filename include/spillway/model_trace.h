@@ -21,6 +21,8 @@ struct ModelTrace {
     std::string dtype{};          ///< "float32" (empty, too), "bfloat16", "float16"
     std::string optimizer{};      ///< "adamw", "momentum", "sgd" (no state); empty: the model's
     bool fused_attention = true;  ///< no scores in memory
+    double dropout = -1;          ///< share that is dropped; below 0: the model's own
+    std::int64_t layers = 0;      ///< of a transformer (T5: of each stack); 0: the model's own
 };
 
 [[nodiscard]] std::vector<std::string> model_names();

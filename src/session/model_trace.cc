@@ -23,7 +23,9 @@ Result<std::string> model_trace(ModelTrace const& what) {
          .sequence = what.sequence,
          .dtype = what.dtype.empty() ? "float32" : what.dtype,
          .optimizer = what.optimizer,
-         .fused_attention = what.fused_attention},
+         .fused_attention = what.fused_attention,
+         .dropout = what.dropout,
+         .layers = what.layers},
         *machine
     );
     if (!trace.ok()) {

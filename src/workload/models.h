@@ -17,6 +17,7 @@ struct ModelInput {
     ElementType dtype = kFloat32;
     bool fused_attention = true;
     double dropout = 0;
+    std::int64_t layers = 0;  ///< of a transformer; 0: as many as the model has
 
     [[nodiscard]] std::int64_t rows() const { return batch * sequence; }
 };

@@ -25,20 +25,25 @@ struct CatalogModel {
     std::string_view optimizer;
 };
 
+/// How many layers: the model's own, where nothing is asked for.
+std::int64_t layers(ModelInput const& input, std::int64_t own) {
+    return input.layers > 0 ? input.layers : own;
+}
+
 Tape gpt2_345m(ModelInput const& input) {
-    return gpt2_tape({24, 1024, 16, 4096, 50257, 1024, 64}, input);
+    return gpt2_tape({layers(input, 24), 1024, 16, 4096, 50257, 1024, 64}, input);
 }
 Tape gpt2_1_5b(ModelInput const& input) {
-    return gpt2_tape({48, 1600, 25, 6400, 50257, 1024, 64}, input);
+    return gpt2_tape({layers(input, 48), 1600, 25, 6400, 50257, 1024, 64}, input);
 }
 Tape llama2_7b(ModelInput const& input) {
-    return llama_tape({32, 4096, 32, 11008, 32000, 0, 128}, input);
+    return llama_tape({layers(input, 32), 4096, 32, 11008, 32000, 0, 128}, input);
 }
 Tape bert_large(ModelInput const& input) {
-    return bert_tape({24, 1024, 16, 4096, 30522, 512, 64}, input);
+    return bert_tape({layers(input, 24), 1024, 16, 4096, 30522, 512, 64}, input);
 }
 Tape t5_3b(ModelInput const& input) {
-    return t5_tape({24, 1024, 32, 16384, 32128, 0, 128}, input);
+    return t5_tape({layers(input, 24), 1024, 32, 16384, 32128, 0, 128}, input);
 }
 Tape resnet50(ModelInput const& input) {
     return resnet_tape({3, 4, 6, 3}, input);
@@ -103,6 +108,7 @@ std::optional<std::int64_t> state_bytes(std::string_view optimizer, bool is_half
 Result<ModelInput> input_of(WorkloadRequest const& request, CatalogModel const& model) {
     constexpr std::int64_t kMostBatch = 4096;
     constexpr std::int64_t kMostSequence = 131072;
+    constexpr std::int64_t kMostLayers = 1024;
     std::optional<ElementType> const dtype = parse_dtype(request.dtype);
     if (!dtype) {
         return bad("no dtype '" + request.dtype + "'; there are float32, bfloat16, float16");
@@ -116,6 +122,12 @@ Result<ModelInput> input_of(WorkloadRequest const& request, CatalogModel const& 
     if (request.sequence < 0 || request.sequence > kMostSequence) {
         return bad(fmt::format("sequence {} is not from 1 to {}", request.sequence, kMostSequence));
     }
+    if (model.sequence == 0 && request.layers != 0) {
+        return bad(fmt::format("{} is no transformer, and has its own layers only", model.name));
+    }
+    if (request.layers < 0 || request.layers > kMostLayers) {
+        return bad(fmt::format("layers {} is not from 1 to {}", request.layers, kMostLayers));
+    }
     if (request.dropout >= 1) {
         return bad("dropout is not below 1");
     }
@@ -124,7 +136,8 @@ Result<ModelInput> input_of(WorkloadRequest const& request, CatalogModel const& 
         .sequence = request.sequence > 0 ? request.sequence : model.sequence,
         .dtype = *dtype,
         .fused_attention = request.fused_attention,
-        .dropout = request.dropout < 0 ? model.dropout : request.dropout};
+        .dropout = request.dropout < 0 ? model.dropout : request.dropout,
+        .layers = request.layers};
 }
 
 Result<StepRates> rates_of(
@@ -185,8 +198,14 @@ Result<Trace> make_workload(WorkloadRequest const& request, Machine const& machi
     }
     std::string const tokens =
         input->sequence > 0 ? fmt::format(", sequence {}", input->sequence) : "";
+    std::string const layers = input->layers > 0 ? fmt::format(" of {} layers", input->layers) : "";
     std::string const name = fmt::format(
-        "{}, batch {}{}, {}, not run", model->name, input->batch, tokens, input->dtype.name
+        "{}{}, batch {}{}, {}, not run",
+        model->name,
+        layers,
+        input->batch,
+        tokens,
+        input->dtype.name
     );
     return make_step(name, model->tape(*input), *rates);
 }

@@ -148,6 +148,16 @@ TEST(Workload, repeats_what_a_model_repeats) {
     EXPECT_EQ(units_of(traced({.model = "resnet152", .batch = 1})).names.size(), 50U);
 }
 
+TEST(Workload, fewer_layers_are_the_same_layers) {
+    Trace const two = traced({.model = "gpt2-345m", .batch = 1, .layers = 2});
+    Trace const all = traced({.model = "gpt2-345m", .batch = 1});
+    EXPECT_EQ(two.name, "gpt2-345m of 2 layers, batch 1, sequence 1024, float32, not run");
+    EXPECT_EQ(units_of(two).names.size(), 2U);
+    EXPECT_EQ(saved_bytes(two, "h.1."), saved_bytes(all, "h.1."));
+    EXPECT_EQ(saved_bytes(two, "h.2."), 0);
+    EXPECT_EQ(units_of(traced({.model = "t5-3b", .batch = 1, .layers = 2})).names.size(), 4U);
+}
+
 TEST(Workload, what_is_wrong_is_one_line) {
     auto const refusal = [](WorkloadRequest const& request, Machine const& machine) {
         Result<Trace> const trace = make_workload(request, machine);
@@ -161,6 +171,14 @@ TEST(Workload, what_is_wrong_is_one_line) {
     EXPECT_EQ(
         refusal({.model = "vgg16", .sequence = 8}, endless_memory()),
         "workload: vgg16 takes pictures, and so no sequence"
+    );
+    EXPECT_EQ(
+        refusal({.model = "vgg16", .layers = 8}, endless_memory()),
+        "workload: vgg16 is no transformer, and has its own layers only"
+    );
+    EXPECT_EQ(
+        refusal({.model = "llama2-7b", .layers = -1}, endless_memory()),
+        "workload: layers -1 is not from 1 to 1024"
     );
     EXPECT_EQ(
         refusal({.model = "vgg16", .dtype = "int8"}, endless_memory()),
