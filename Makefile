@@ -42,7 +42,8 @@ counts := python3 tools/count_tests.py
 help: ## This list
 	@grep -hE '^[a-z%-]+:.*##' $(firstword $(MAKEFILE_LIST)) | \
 	    awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
-	@echo '  (TORCH=2.11.0 ... another torch; SPILLWAY_PYTHON=path: use the torch of that Python)'
+	@echo '  (TORCH=2.11.0 ... another torch; SPILLWAY_PYTHON=path: use the torch of that Python;'
+	@echo '  MINUTES=n: what a bench may take, within ten minutes where it is not given)'
 
 .PHONY: packages
 packages:
@@ -162,20 +163,21 @@ bench-hook: ## Cost of our saved-variable hooks against Python's
 bench-ledger: ## The ledger against the allocator and the process
 bench-leak: ## Growth of memory and files over a thousand steps
 bench-late: ## Cost of our waits on streams, in virtual time
-bench-peers: ## Beside checkpoint, SAC and torch_remat, in Python: memory, time, exactness
+bench-peers: ## Beside checkpoint, SAC and torch_remat, in Python: memory, time, exactness (MINUTES=20 to be judged)
 bench-qpo: ## Uncompressed offload / QPO, with a link that is the bottleneck
-bench-lossy: ## Validation loss of lossy training beside lossless, three seeds (long)
+bench-lossy: ## Validation loss of lossy training beside lossless, three seeds (MINUTES=35 to be judged)
 bench-gradients: ## Gradient error of each class that is encoded, on GPT-2, LLaMA, ResNet-18
-bench-recompute: ## Smallest peak of 14 models when tensors can only be made again, and the step there
+bench-recompute: ## Smallest peak of 14 models when tensors can only be made again, and the step there (MINUTES=20 for all 14)
 bench-recompute-peers: ## Making again, moving and both, beside checkpoint and selective checkpoint, on 4 models
 bench-compare: ## Every policy on 12 made steps under four budgets, by simulation (FLAGS=--table, --page)
-bench-compare-real: ## Every policy on three small models under three budgets, on this machine (a quarter of an hour; FLAGS=--table)
+bench-compare-real: ## Every policy on three small models under three budgets, on this machine (FLAGS=--table)
 bench-figures: ## What authors report, beside ours by simulation (FLAGS=--table, --page)
 bench-plan: ## Seconds of every policy's plan and of the simulator, by the number of values
+with_minutes := bench-step bench-nvme bench-peers bench-qpo bench-lossy bench-recompute bench-recompute-peers bench-compare-real bench-plan
 $(benches): bench-%: build
 	@tools/setup.sh packages bench
 	@$(if $(filter bench-peers bench-lossy bench-gradients bench-recompute bench-recompute-peers bench-compare-real,$@)$(filter --models,$(FLAGS)),tools/setup.sh tests $(TORCH))
-	@$(if $(filter bench-lossy,$@),$$(cat $(torch_folder)/python.path),python3) bench/$(subst -,_,$*).py --build $(torch_folder) $(FLAGS)
+	@$(if $(filter bench-lossy,$@),$$(cat $(torch_folder)/python.path),python3) bench/$(subst -,_,$*).py --build $(torch_folder) $(if $(filter $@,$(with_minutes)),$(if $(MINUTES),--minutes $(MINUTES))) $(FLAGS)
 
 .PHONY: gpu-packages gpu-rehearsal gpu-bench gpu-table
 gpu-packages: ## Libraries for gpu-bench on a machine without network, into build/gpu-packages

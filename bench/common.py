@@ -14,10 +14,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def emit(name, value, unit, bar, holds, detail, unsteady=False):
-    """Prints the result as the last line, one JSON object, and exits: 0 when it holds. `unsteady`: a time was not
-    judged, since the machine did not allow it (steady.py)."""
+    """Prints the result as the last line, one JSON object, and exits: 0 when it holds. `unsteady`: not all was
+    judged, since the machine (steady.py) or the time did not allow it."""
     if unsteady:
-        progress(f"bench-{name}: this machine is unsteady, so not all times are judged; run it when nothing else runs")
+        progress(f"bench-{name}: unsteady, so not all is judged; run it when nothing else runs, or for longer: MINUTES=n")
     if not holds:
         progress(f"bench-{name}: {value} is outside its bar, {bar} ({unit}), or a condition in detail does not hold: "
                  "exit code 1. docs/benchmarks.md has the values of other machines.")
@@ -63,6 +63,27 @@ def pairs(count, ours, theirs, warm_up=1, show=None):
         if show:
             progress(show(i - warm_up + 1, mine, other))
     return measured
+
+
+MINUTES = 9  # of a bench, so that it ends within ten
+
+
+class Deadline:
+    """The time that a bench has in all."""
+
+    def __init__(self, minutes=MINUTES):
+        self.end = time.monotonic() + 60 * minutes
+
+    def minutes_left(self):
+        return max(0.0, (self.end - time.monotonic()) / 60)
+
+    def share(self, parts):
+        """Minutes of each of the parts that are still to come."""
+        return self.minutes_left() / parts
+
+
+def add_minutes(parser, what="in all: nothing more is begun that would not end in them"):
+    parser.add_argument("--minutes", type=float, default=MINUTES, metavar="N", help=f"{what} (default %(default)s)")
 
 
 def progress(text):

@@ -26,7 +26,7 @@ import train_runs
 
 SHARES = (1 / 2, 1 / 4, 1 / 8)
 MODELS = {"gpt2": "GPT-2", "llama": "LLaMA", "resnet18": "ResNet-18"}
-LEAST_ROUNDS, MINUTES = 3, 4.0
+LEAST_ROUNDS = 3
 NAMED = 7  # policies with a color in the picture
 QUICK = {"shares": SHARES[:1], "least-rounds": 1, "minutes": 0}
 RESULTS = pathlib.Path(common.ROOT) / "bench" / "results" / "compare_real.json"
@@ -43,8 +43,9 @@ def main() -> None:
     if options.table or options.page or options.picture:
         show(options, read(options.json))
         return
+    deadline, names = common.Deadline(options.minutes), options.only or list(MODELS)
     with train_runs.scratch(options) as folder:
-        models = [measure(options, name, folder) for name in options.only or MODELS]
+        models = [measure(options, name, folder, deadline.share(len(names) - number)) for number, name in enumerate(names)]
     machine = common.machine()
     if not options.quick or options.json != RESULTS:
         options.json.write_text(as_text({"machine": machine, "threads": options.threads, "models": models}), encoding="utf-8")
@@ -55,9 +56,9 @@ def main() -> None:
         "threads": options.threads, "quick": options.quick, "machine": machine})
 
 
-def measure(options: argparse.Namespace, name: str, folder: str) -> Model:
+def measure(options: argparse.Namespace, name: str, folder: str, minutes: float) -> Model:
     flags = {"model": name, "folder": pathlib.Path(folder).resolve(), "threads": options.threads,
-             **({"shares": SHARES, "least-rounds": LEAST_ROUNDS, "minutes": options.minutes} | (QUICK if options.quick else {}))}
+             **({"shares": SHARES, "least-rounds": LEAST_ROUNDS, "minutes": minutes} | (QUICK if options.quick else {}))}
     flags["shares"] = json.dumps(flags["shares"])
     command = ["tools/package.sh", os.path.relpath(options.build.resolve(), common.ROOT), "bench/compare_real_models.py",
                *(f"--{flag}={value}" for flag, value in flags.items()), *(["--quick"] if options.quick else [])]
@@ -176,8 +177,7 @@ def parse_arguments() -> argparse.Namespace:
                         help="where spillway is built (default build/torch)")
     parser.add_argument("--folder", type=pathlib.Path, metavar="DIR", help="on the disk that saved tensors wait on (default: the build folder)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="of torch's operators, in every step (default %(default)s)")
-    parser.add_argument("--minutes", type=float, default=MINUTES, metavar="N",
-                        help="a model, after which no round is added to the first three of a budget (default %(default)s)")
+    common.add_minutes(parser, "in all, of each model as much; a budget has at least three rounds")
     parser.add_argument("--only", action="append", choices=MODELS, help="of these models, one each time")
     parser.add_argument("--json", type=pathlib.Path, default=RESULTS, help="where the results go [bench/results/compare_real.json]")
     parser.add_argument("--table", action="store_true", help="Markdown of the file of results")

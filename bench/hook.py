@@ -9,7 +9,7 @@ budget is far above what is used. A side's cost is the lower quartile of its rou
 the session's is all that its user pays: hooks, allocator and the record that `explain` reads. Entering is not counted.
 The saved tensors have 64 B, which is below the size floor, 64 KiB and 1 MiB, whole or as fresh views.
 
-value = the session's cost / Python's at 64 B, the worse of whole and views. Holds when that is at most 0.6 and from
+value = the session's cost / Python's at 64 B, the worse of whole and views. Holds when that is at most 0.8 and from
 64 KiB on the session costs at most 2 us more than Python's hooks; and a step of a GPT of width 256, batch 1, executes
 at most 1.005 of plain's user instructions, where the machine lets them be counted. A cell is judged where plain beside plain shows that
 the machine is steady enough (steady.py); where one is not, the line says so.
@@ -24,7 +24,7 @@ from typing import Any
 import common
 import steady
 
-BAR = 0.6
+BAR = 0.8
 BEYOND_BAR_NS = 2000
 GPT_BAR = 1.005  # of plain's user instructions
 SMALL_BYTES = 64  # below the size floor

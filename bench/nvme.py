@@ -7,8 +7,8 @@ Both sides write a fresh file of the same size in the same folder and read it ba
 O_DIRECT, io_uring. Ours lie in the arena, as a session's tensors do: on huge pages, not registered.
 fio has fixed buffers, huge pages too where glibc offers them, and, of three queue depths, the best of
 each direction, found before the pairs. value = the lower of the two medians (write, read) of ours / fio's.
-Pairs are added until fio is as fast in one as in the next (steady.py), or `--minutes` have passed: then
-no rate is judged.
+Pairs are added until fio is as fast in one as in the next (steady.py), or none more ends in `--minutes`:
+then no rate is judged.
 """
 
 import argparse
@@ -38,6 +38,7 @@ def main():
 
 
 def measure(options, program, folder):
+    deadline = common.Deadline(options.minutes)
     size = common.parse_size(options.size)
     fio_file = os.path.join(folder, "fio")
     depth = best_depths(fio_file, size, options)
@@ -57,7 +58,7 @@ def measure(options, program, folder):
         return 1 / run["write_gb_per_s"] + 1 / run["read_gb_per_s"]
 
     rounds, is_steady = steady.rounds_until_steady(
-        {"ours": ours, "plain": theirs}, slower, options.minutes,
+        {"ours": ours, "plain": theirs}, slower, deadline.minutes_left(),
         lambda number, done: common.progress(show(number, done["ours"], done["plain"])), options.pairs)
     measured = [(done["ours"], done["plain"]) for done in rounds]
     ratios = {way: [mine[f"{way}_gb_per_s"] / other[f"{way}_gb_per_s"] for mine, other in measured]
@@ -118,7 +119,7 @@ def parse_arguments():
     parser.add_argument("--folder", help="on the disk to measure (default: the build folder)")
     parser.add_argument("--size", default="2GiB", help="of the file (default %(default)s)")
     parser.add_argument("--pairs", type=int, default=7, help="at least (default %(default)s)")
-    parser.add_argument("--minutes", type=float, default=5, help="after which no pair is added (default %(default)s)")
+    common.add_minutes(parser)
     parser.add_argument("--refill", action=argparse.BooleanOptionalAction, default=False,
                         help="fio makes new random bytes for every write, which costs it CPU")
     parser.add_argument("--fio-huge", action=argparse.BooleanOptionalAction, default=True,

@@ -7,9 +7,9 @@ One model and batch (peers/model.py), each configuration in a fresh process, all
 turned round every round (peers/train.py): plain; checkpoint of every and of every second block; selective
 checkpoint that saves products and attention; torch_remat; Spillway under a quarter, a half, three quarters
 of the peak that plain has in this run. A run's time is the median of its steps without the first, a ratio is
-taken within a round; rounds are added until plain is as quick in one as in the next (steady.py), or
-`--minutes` have passed: then no time is judged. Losses and the last gradients are compared with plain's bit by bit. Then what a saved
-tensor costs in hooks that move nothing (peers/hooks.py), a session with nothing to do, and the import.
+taken within a round; rounds are added until plain is as quick in one as in the next (steady.py), or none more
+ends in `--minutes`: then no time is judged. Losses and the last gradients are compared with plain's bit by bit. Before that, what a
+saved tensor costs in hooks that move nothing (peers/hooks.py), a session with nothing to do, and the import.
 value = the step under a quarter of plain's peak / plain's. A Markdown table, then one JSON line. Exit code 1
 where a bar is missed. What cannot run is a row that says so, and a bar missed.
 """
@@ -75,7 +75,7 @@ class Children:
         return time.perf_counter() - begin
 
 
-def side_by_side(children: Children) -> Rows:
+def side_by_side(children: Children, minutes: float) -> Rows:
     """All systems, in turns. The first round also counts the allocator's peak, in a step not timed."""
     options = children.options
     sizes = {name: getattr(options, name) for name in SIZES}
@@ -85,8 +85,7 @@ def side_by_side(children: Children) -> Rows:
     peak = counted["allocator_peak_bytes"]
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in options.systems}
     begin, number = time.monotonic(), 0
-    while number < options.rounds or not (
-            is_steady(runs["plain"]) or time.monotonic() - begin > 60 * options.minutes):
+    while not (steady.is_late(begin, number, minutes) or (number >= options.rounds and is_steady(runs["plain"]))):
         for name in options.systems if number % 2 == 0 else reversed(options.systems):
             if name in SHARES:
                 flags = ["--budget", str(int(SHARES[name] * peak)), "--nvme", str(children.nvme)]
@@ -166,15 +165,14 @@ def import_cost(children: Children) -> dict[str, Any]:
 
 def main() -> None:
     options = parse_arguments()
+    deadline = common.Deadline(options.minutes)
     with train_runs.scratch(options) as name:
         nvme = pathlib.Path(name) / "nvme"
         nvme.mkdir()
         children = Children(options, nvme)
-        rows = side_by_side(children)
-        detail = {
-            "systems": {name: row(name, rows) for name in options.systems},
-            "hooks": hook_costs(children), "idle": idle_cost(children), "import": import_cost(children),
-        }
+        costs = {"hooks": hook_costs(children), "idle": idle_cost(children), "import": import_cost(children)}
+        rows = side_by_side(children, deadline.minutes_left())
+        detail = {"systems": {name: row(name, rows) for name in options.systems}, **costs}
     calm = is_steady(rows.runs["plain"])
     detail["bars"] = bars(detail["systems"], detail["hooks"], detail["idle"], detail["import"],
                           len(rows.runs["plain"]), calm)
@@ -204,7 +202,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true",
                         help="a tiny model, once: shows that all of it works")
     numbers = {
-        "rounds": (5, "of all systems, at least"), "minutes": (45, "after which no round is added"), "steps": (3, "a run"),
+        "rounds": (5, "of all systems, at least"), "minutes": (common.MINUTES, "in all: no round is begun that would not end in them"), "steps": (3, "a run"),
         "layers": (10, "of the model"), "heads": (4, ""), "width": (256, ""), "batch": (7, "lines"),
         "sequence": (1024, "bytes a line"), "vocab": (256, ""),
         "idle-batch": (1, "of the session with nothing to do"), "idle-sequence": (256, ""),

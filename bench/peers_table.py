@@ -65,7 +65,7 @@ def bars(table: dict[str, dict[str, Any]], hooks: dict[str, Any], idle: dict[str
                                          and idle["stored_bytes"] == 0 and idle["losses_equal"]),
         "import, seconds": (imported["added_s"][1], IMPORT_BAR_S,
                             imported["added_s"][1] <= IMPORT_BAR_S or not is_steady),
-        "rounds": (rounds, LEAST_ROUNDS, rounds >= LEAST_ROUNDS),
+        "rounds": (rounds, LEAST_ROUNDS, rounds >= LEAST_ROUNDS or not is_steady),
         "imports": (imported["pairs"], LEAST_IMPORTS, imported["pairs"] >= LEAST_IMPORTS),
     }
     return {name: {"value": value, "bar": bar, "holds": holds}

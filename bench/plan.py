@@ -4,7 +4,8 @@
 """bench-plan: the seconds that every policy's plan takes as the values of a step get more, and the simulator's.
 
 Two made steps under 60 % of the way from floor to peak, with host and NVMe: layers in a row with recipes, and a mixture in
-which nothing repeats. Each plan is made in a process of its own, which ends at --limit seconds. The simulator alone runs
+which nothing repeats. Each plan is made in a process of its own, which ends at --limit seconds, and is not begun
+after --minutes: then not all is judged. The simulator alone runs
 the chooser `online`, without a log, on steps of up to a million values.
 
 value = the slowest policy's seconds at 1,000 values. Holds when that is at most 1, no policy takes more than 30 at
@@ -33,15 +34,17 @@ Row = dict[str, Any]
 def main() -> None:
     options = parse_arguments()
     program = options.build / "bench" / "plan_bench"
+    deadline = common.Deadline(options.minutes)
     sizes = [size for size in (100, 1_000, 10_000) if size <= options.most]
-    rows = [row_of(program, shape, size, policy, options.limit)
-            for shape in SHAPES for size in sizes for policy in planning_policies(program)]
     alone = [row_of(program, shape, size, "online", options.limit)
              for shape in SHAPES for size in SIMULATED if size <= options.most]
+    wanted = [(shape, size, policy) for size in sizes for shape in SHAPES for policy in planning_policies(program)]
+    rows = [row_of(program, *each, options.limit) for each in wanted if 60 * deadline.minutes_left() > options.limit]
     faults = [fault for row in rows + alone for fault in faults_of(row)] + growth_faults(alone)
     judged = [row["plan_s"] for row in rows if row["values"] == 1_000 and row["policy"] not in NOT_JUDGED]
     common.emit("plan", max(judged, default=None), "s", BAR_S[1_000], not faults, {
-        "rows": rows, "simulator": alone, "faults": faults, "machine": common.machine()})
+        "rows": rows, "simulator": alone, "faults": faults, "no_time_for": wanted[len(rows):], "machine": common.machine(),
+    }, unsteady=len(rows) < len(wanted))
 
 
 def planning_policies(program: pathlib.Path) -> list[str]:
@@ -84,6 +87,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path(common.ROOT) / "build" / "torch")
     parser.add_argument("--most", type=int, default=SIMULATED[-1], help="no step of more values [1000000]")
+    common.add_minutes(parser)
     parser.add_argument("--limit", type=float, default=60.0, help="seconds after which a plan is given up [60]")
     return parser.parse_args()
 

@@ -8,7 +8,7 @@ bottleneck: raw, what leaves in a step takes twice the forward, as on an A100 be
 figures of the authors' machine). Three runs a round, the order turned every round: plain training
 without a cap, --policy online (uncompressed), --policy qpo. Each run's number is the median of its
 steps without the first; value = the median over rounds of uncompressed / qpo. Rounds are added until
-the machine is steady (steady.py), or `--minutes` have passed: then no time is judged. Holds when the
+the machine is steady (steady.py), or none more ends in `--minutes`: then no time is judged. Holds when the
 value is at least 1.15, the authors' figure, and the peak of qpo is not above that of uncompressed.
 """
 
@@ -26,6 +26,7 @@ LINK_OVER_FORWARD = 2.0  # seconds on the link, raw, for each of the forward
 
 def main() -> None:
     options = parse_arguments()
+    deadline = common.Deadline(options.minutes)
     program = train_runs.programs(options.build)
     with train_runs.scratch(options) as name:
         folder = pathlib.Path(name)
@@ -51,7 +52,7 @@ def main() -> None:
             "qpo": lambda: run("qpo", [*capped, options.qpo_cap, *limited, "--policy", "qpo", "--lossy"]),
         }
         rounds, is_steady = steady.rounds_until_steady(
-            sides, train_runs.usual_seconds, options.minutes, show, options.rounds)
+            sides, train_runs.usual_seconds, deadline.minutes_left(), show, options.rounds)
     report(options, rounds, is_steady, rate, left)
 
 
@@ -97,8 +98,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--qpo-cap", default="632MiB", metavar="SIZE",
                         help="a little lower: peaks lie within a mebibyte of a cap (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="at least (default %(default)s)")
-    parser.add_argument("--minutes", type=float, default=20, metavar="N", help="after which no round is added "
-                        "(default %(default)s)")
+    common.add_minutes(parser)
     parser.add_argument("--steps", type=int, default=5, metavar="N", help="a run (default %(default)s)")
     parser.add_argument("--verbose", action="store_true", help="show what the runs print")
     return parser.parse_args()

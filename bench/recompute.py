@@ -9,6 +9,7 @@ smallest in which steps end, found by halving to 1 % of plain's peak, and the sh
 experiment reached for the same model with at most four operators for a tensor (FIRST). Rounds run plain twice, a session
 that drops nothing and both budgets, in an order of their own; a step's time is the CPU time of all its threads, as the
 experiment's was. Ratios are medians over the rounds, each of one round's times.
+A model is begun only if it would end in `--minutes`, as the longest before it took; of those that are not, the line says so.
 A Markdown table, then one JSON line. value = the largest of step / plain at the experiment's peak, over the experiment's
 own step / plain, of the models that are judged: those whose plain beside plain is steady (steady.py). Holds when it is at
 most 1, each model reaches the experiment's peak, and every loss, gradient, buffer and random state has plain's bits, in
@@ -27,7 +28,7 @@ import steady
 import train_runs
 
 BAR = 1.0
-LEAST_ROUNDS, MINUTES = 5, 0.4
+LEAST_ROUNDS, MINUTES_OF_ROUNDS = 5, 0.4
 
 
 class First(NamedTuple):
@@ -71,7 +72,8 @@ Row = dict[str, Any]
 
 def main() -> None:
     options = parse_arguments()
-    measured = {name: measure(options, name) for name in options.only or FIRST}
+    measured = measured_in_time(options)
+    left_out = [name for name in options.only or FIRST if name not in measured]
     rows = [row_of(name, each) for name, each in measured.items()]
     print(table(rows), flush=True)
     judged = [row["at_share_over_first"] for row in rows if row["steady"] and row["at_share_over_first"] is not None]
@@ -79,16 +81,29 @@ def main() -> None:
     faults = [fault for name, each in measured.items() for fault in faults_of(name, each, options.quick)]
     holds = not faults and (options.quick or value is None or value <= BAR)
     common.emit("recompute", value, "ratio", BAR, holds, {
-        "rows": rows, "faults": faults,
+        "rows": rows, "faults": faults, "no_time_for": left_out,
         "models": {name: {key: each[key] for key in each if key != "rounds"} for name, each in measured.items()},
         "rounds": {name: len(each["rounds"]) for name, each in measured.items()},
         "quick": options.quick, "threads": options.threads, "machine": common.machine(),
-    }, unsteady=not all(row["steady"] for row in rows))
+    }, unsteady=bool(left_out) or not all(row["steady"] for row in rows))
+
+
+def measured_in_time(options: argparse.Namespace) -> dict[str, Measured]:
+    deadline, longest_min = common.Deadline(options.minutes), 0.0
+    measured: dict[str, Measured] = {}
+    for name in options.only or FIRST:
+        left_min = deadline.minutes_left()
+        if measured and longest_min > left_min:
+            common.progress(f"{name}: no time for it; --minutes gives more")
+            continue
+        measured[name] = measure(options, name)
+        longest_min = max(longest_min, left_min - deadline.minutes_left())
+    return measured
 
 
 def measure(options: argparse.Namespace, name: str) -> Measured:
     flags = {"model": name, "share": FIRST[name].share, "threads": options.threads,
-             "least-rounds": 1 if options.quick else LEAST_ROUNDS, "minutes": 0 if options.quick else options.minutes}
+             "least-rounds": 1 if options.quick else LEAST_ROUNDS, "minutes": 0 if options.quick else MINUTES_OF_ROUNDS}
     command = ["tools/package.sh", os.path.relpath(options.build.resolve(), common.ROOT), "bench/recompute_models.py",
                *(f"--{flag}={value}" for flag, value in flags.items()), *(["--quick"] if options.quick else [])]
     done = subprocess.run(command, cwd=common.ROOT, stdout=subprocess.PIPE, text=True, check=False)
@@ -181,8 +196,7 @@ def parse_arguments() -> argparse.Namespace:
                         help="where spillway is built (default build/torch)")
     parser.add_argument("--threads", type=int, default=1, metavar="N",
                         help="of torch's operators, in every run (default %(default)s, as in the experiment)")
-    parser.add_argument("--minutes", type=float, default=MINUTES, metavar="N",
-                        help="a model, after which no round is added to the first five (default %(default)s)")
+    common.add_minutes(parser, "in all; all models take some 17")
     parser.add_argument("--only", action="append", choices=FIRST, help="of these models, one each time")
     parser.add_argument("--quick", action="store_true", help="tiny, one round: shows that all of it works")
     return parser.parse_args()

@@ -31,7 +31,7 @@ MODELS = ("gpt2-sdpa-drop", "llama-sdpa", "vit-drop", "resnet18")
 PEERS = ("no session", "plain", "checkpoint", "checkpoint_2nd", "sac")
 AGAIN, MOVES = ("recompute_all", "sqrt_checkpoint", "rotor"), ("move", "str", "pofo")
 SIDES = (*PEERS, *AGAIN, *MOVES, *(f"{name}, slow" for name in MOVES))
-LEAST_ROUNDS, MINUTES, SLOW = 5, 1.0, "150MB"
+LEAST_ROUNDS, SLOW = 5, "150MB"
 COLUMNS = {"side": "side", "budget_mb": "budget, MB", "peak_mb": "peak, MB", "peak_share": "/ plain", "over_plain": "step / plain",
            "again_mb": "made again, MB", "moved_mb": "moved, MB", "bits": "bits"}
 
@@ -41,8 +41,9 @@ Row = dict[str, Any]
 
 def main() -> None:
     options = parse_arguments()
+    deadline, names = common.Deadline(options.minutes), options.only or MODELS
     with train_runs.scratch(options) as folder:
-        measured = {name: measure(options, name, folder) for name in options.only or MODELS}
+        measured = {name: measure(options, name, folder, deadline.share(len(names) - number)) for number, name in enumerate(names)}
     rows = {name: rows_of(each) for name, each in measured.items()}
     for name, each in measured.items():
         print(f"{name}{'' if is_steady(each) else ' (unsteady)'}:\n\n{table(rows[name])}\n", flush=True)
@@ -59,9 +60,9 @@ def main() -> None:
     }, unsteady=not all(is_steady(each) for each in measured.values()))
 
 
-def measure(options: argparse.Namespace, name: str, folder: str) -> Measured:
+def measure(options: argparse.Namespace, name: str, folder: str, minutes: float) -> Measured:
     flags = {"model": name, "folder": folder, "slow": options.slow, "threads": options.threads,
-             "least-rounds": 1 if options.quick else LEAST_ROUNDS, "minutes": 0 if options.quick else options.minutes}
+             "least-rounds": 1 if options.quick else LEAST_ROUNDS, "minutes": 0 if options.quick else minutes}
     command = ["tools/package.sh", os.path.relpath(options.build.resolve(), common.ROOT), "bench/recompute_peers_run.py",
                *(f"--{flag}={value}" for flag, value in flags.items()), *(["--quick"] if options.quick else [])]
     done = subprocess.run(command, cwd=common.ROOT, stdout=subprocess.PIPE, text=True, check=False)
@@ -151,8 +152,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=pathlib.Path, metavar="DIR", help="on the drive that is to be used (default: the build's)")
     parser.add_argument("--slow", default=SLOW, metavar="RATE", help="bytes a second of the slow drive (default %(default)s)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="of torch's operators, in every run (default %(default)s)")
-    parser.add_argument("--minutes", type=float, default=MINUTES, metavar="N",
-                        help="a model, after which no round is added to the first five (default %(default)s)")
+    common.add_minutes(parser, "in all, of each model as much")
     parser.add_argument("--only", action="append", choices=MODELS, help="of these models, one each time")
     parser.add_argument("--quick", action="store_true", help="tiny, one round: shows that all of it works")
     return parser.parse_args()

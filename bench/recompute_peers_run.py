@@ -162,9 +162,12 @@ def sides_of(training: Training, options: argparse.Namespace) -> tuple[Sides, di
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
+    begin = time.monotonic()
     training = Training(recompute_models.MODELS[options.model], recompute_models.QUICK if options.quick else SMALL)
     sides, found = sides_of(training, options)
-    shuffled, begin = random.Random(0), time.monotonic()
+    shuffled = random.Random(0)
+    options.minutes -= (time.monotonic() - begin) / 60
+    begin = time.monotonic()
     rounds: list[dict[str, Run]] = []
     every_bits: dict[str, set[Bits]] = {name: set() for name in sides.all}
     while not is_enough(options, rounds, begin, "step_s"):

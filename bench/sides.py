@@ -49,9 +49,9 @@ def cpu_seconds() -> float:
 
 
 def is_enough(options: argparse.Namespace, rounds: list[dict[str, Run]], begin: float, clock: str) -> bool:
-    """Rounds from `begin` on: plain beside plain is steady by `clock`, or the minutes are over."""
-    is_late = time.monotonic() - begin > 60 * options.minutes
-    return len(rounds) >= options.least_rounds and (is_late or steady.is_steady(plain_over_plain(rounds, clock)))
+    """Rounds from `begin` on: plain beside plain is steady by `clock`, or another round would not end in the minutes."""
+    is_steady = steady.is_steady(plain_over_plain(rounds, clock))
+    return steady.is_late(begin, len(rounds), options.minutes) or (len(rounds) >= options.least_rounds and is_steady)
 
 
 def plain_over_plain(rounds: list[dict[str, Run]], clock: str) -> list[float]:

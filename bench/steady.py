@@ -3,7 +3,7 @@
 """Whether a machine is steady enough for a ratio of times to be judged: two runs of plain beside each other show it.
 
 The rule of all benches that judge such a ratio: pairs are added until the interval of plain against plain is narrower
-than 2 %, or the time for that is over. Then the line says `"unsteady": true`, and no time is judged.
+than 2 %, or no further one ends in the bench's time. Then the line says `"unsteady": true`, and no time is judged.
 """
 
 import math
@@ -44,8 +44,8 @@ def rounds_until_steady(
     sides: dict[str, Callable[[], Run]], time_of: Callable[[Run], float], minutes: float,
     show: Callable[[int, dict[str, Run]], None], least: int = LEAST_ROUNDS
 ) -> tuple[list[dict[str, Run]], bool]:
-    """Rounds of all sides, the order turned each round, until "plain" is as quick in one as in the next, or `minutes`
-    have passed; and whether it was. `show` gets each round as it ends."""
+    """Rounds of all sides, the order turned each round, until "plain" is as quick in one as in the next, or another round
+    would not end in `minutes`; and whether it was. `show` gets each round as it ends."""
     begin = time.monotonic()
     rounds: list[dict[str, Run]] = []
     names = list(sides)
@@ -56,5 +56,10 @@ def rounds_until_steady(
         show(len(rounds), done)
         seconds = [time_of(each["plain"]) for each in rounds]
         is_calm = is_steady([after / before for before, after in zip(seconds, seconds[1:], strict=False)])
-        if len(rounds) >= least and (is_calm or time.monotonic() - begin > 60 * minutes):
+        if is_late(begin, len(rounds), minutes) or (len(rounds) >= least and is_calm):
             return rounds, is_calm
+
+
+def is_late(begin: float, rounds: int, minutes: float) -> bool:
+    """Whether one more round, as long as those since `begin` were, would end after `minutes`."""
+    return rounds > 0 and (time.monotonic() - begin) * (rounds + 1) / rounds > 60 * minutes

@@ -8,7 +8,7 @@ Rounds of short runs, the order turned every round: bench/plain_train (stock tor
 what moving costs is seen by itself, beside plain also what our allocator saves (stock's gives large blocks back to the
 system and takes them again page by page). Same seed, text and threads. A run's number is the median of its steps
 without the first; value = the median over rounds of the step under the cap / plain's. Rounds are added until the
-machine is steady (steady.py), or `--minutes` have passed: then no time is judged.
+machine is steady (steady.py), or none more ends in `--minutes`: then no time is judged.
 Holds when the value and the ratio to the run that moves nothing are at most 1.05, every loss is equal, the cap is at
 most a third of plain's own allocator peak (read in a run of its own), and that peak is above 1.5 GB.
 
@@ -27,7 +27,6 @@ from train_runs import Run
 BAR = 1.05
 PLAIN_PEAK_BAR_BYTES = 1_500_000_000
 COUNTED_STEPS = 2
-MINUTES = 25
 HELD = 2  # of plain's peak: a budget that nothing exceeds
 
 
@@ -36,6 +35,7 @@ def main() -> None:
     if options.models:
         step_models.main(options)
         return
+    deadline = common.Deadline(options.minutes)
     program = train_runs.programs(options.build)
     with train_runs.scratch(options) as name:
         folder = pathlib.Path(name)
@@ -57,7 +57,7 @@ def main() -> None:
             {"spillway": lambda: capped("spillway", options.cap),
              "held": lambda: capped("held", str(HELD * peak)),
              "plain": lambda: run("plain", program.plain, flags)},
-            train_runs.usual_seconds, options.minutes, show)
+            train_runs.usual_seconds, deadline.minutes_left(), show)
     report(options, rounds, is_steady, peak)
 
 
@@ -115,8 +115,8 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     train_runs.add_flags(parser)
-    parser.add_argument("--minutes", type=float, metavar="N", help="after which no round is added to the first five "
-                        f"(default {MINUTES}; with --models {step_models.MINUTES} a model)")
+    parser.add_argument("--minutes", type=float, metavar="N", help="in all: no round is begun that would not end in them "
+                        f"(default {common.MINUTES}; with --models {step_models.MINUTES}, the rounds of each model)")
     parser.add_argument("--steps", type=int, default=5, metavar="N", help="a run (default %(default)s)")
     parser.add_argument("--verbose", action="store_true", help="show what the runs print")
     step_models.add_flags(parser)
@@ -124,7 +124,7 @@ def parse_arguments() -> argparse.Namespace:
     if (options.only or options.quick) and not options.models:
         parser.error("--only and --quick are of --models")
     if options.minutes is None:
-        options.minutes = step_models.MINUTES if options.models else MINUTES
+        options.minutes = step_models.MINUTES if options.models else common.MINUTES
     return options
 
 

@@ -5,6 +5,7 @@
 import pathlib
 import random
 import sys
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "bench"))
@@ -49,7 +50,13 @@ class Rounds(unittest.TestCase):
         self.assertGreater(self.rounds([1.0, 1.1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], minutes=1)[0], 5)
 
     def test_an_unsteady_one_ends_with_the_time(self) -> None:
-        self.assertEqual(self.rounds([1.0, 1.5] * 5, minutes=0), (5, False))
+        self.assertEqual(self.rounds([1.0, 1.5] * 5, minutes=0), (1, False))
+
+    def test_no_round_is_begun_that_would_not_end_in_time(self) -> None:
+        now = time.monotonic()
+        self.assertFalse(steady.is_late(now - 60, rounds=3, minutes=2))
+        self.assertTrue(steady.is_late(now - 100, rounds=3, minutes=2))
+        self.assertFalse(steady.is_late(now - 90, rounds=0, minutes=1))
 
     def test_the_order_turns(self) -> None:
         order = []

@@ -22,6 +22,13 @@ def _parts(tensor: object) -> Iterator[torch.Tensor]:
     yield getattr(tensor, "_local_tensor", tensor)
 
 
+def _is_only_a_size(tensor: torch.Tensor) -> bool:
+    """A wrapper whose class does not say what is inside (no `__tensor_flatten__`): its storage has a size and no data."""
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided or tensor.is_meta:
+        return False
+    return tensor.data_ptr() == 0 and tensor.untyped_storage().nbytes() > 0
+
+
 def owned_tensors(
     model: torch.nn.Module, optimizers: Iterable[torch.optim.Optimizer]
 ) -> Iterator[tuple[str, str, torch.Tensor]]:
@@ -41,6 +48,15 @@ def owned_tensors(
 
     for kind, name, tensor in named():
         yield from ((kind, name, part) for part in _parts(tensor))
+
+
+def what_is_not_counted(owned: Iterable[tuple[str, str, torch.Tensor]]) -> str:
+    """A warning's words about the first of `owned_tensors` whose bytes nobody knows; empty where there is none."""
+    for _, name, tensor in owned:
+        if _is_only_a_size(tensor):
+            return (f"{name} is of class {type(tensor).__qualname__}, which does not say what tensors are inside it "
+                    "(`__tensor_flatten__`): its bytes are not counted in this Spillway session's budget")
+    return ""
 
 
 def _named_states(state: object) -> Iterator[tuple[str, object]]:

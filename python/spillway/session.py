@@ -18,7 +18,7 @@ import torch
 from torch.nn.parameter import UninitializedTensorMixin
 
 from . import _options, _update
-from ._owned import fingerprint, optimizers_with_state, owned_tensors, state_tensors
+from ._owned import fingerprint, optimizers_with_state, owned_tensors, state_tensors, what_is_not_counted
 from .errors import BudgetError, Error, OptionError, StateError, SpillwayWarning
 from .policies import policies
 from .report import Report
@@ -488,6 +488,8 @@ class Session:
         if moved is not None:
             raise OptionError("model", f"it was on {self._device} when the session began and has a parameter on "
                                        f"{moved.device} now; open a session after the move")
+        if words := what_is_not_counted(owned):
+            self._warn("size", words)
         _call(self._runtime.own, [tensor for _, _, tensor in owned], [_options.utf8(name) for _, name, _ in owned],
               [kind for kind, _, _ in owned])
         self._last_owned = now

@@ -5,12 +5,32 @@
 import copy
 import pickle
 import unittest
+import warnings
+from typing import Any
 
 import spillway
 import torch
 
 import same_bits
 from layers import WIDTH, loss_of, model
+
+
+class Opaque(torch.Tensor):
+    """A wrapper without `__tensor_flatten__`."""
+    inner: torch.Tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> "Opaque":
+        wrapper = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        wrapper.inner = inner
+        return wrapper
+
+    @classmethod
+    def __torch_dispatch__(cls, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if operator is torch.ops.aten.detach.default:
+            return cls(args[0].inner)
+        raise NotImplementedError(operator)
 
 
 class Owned(same_bits.Case):
@@ -24,6 +44,21 @@ class Owned(same_bits.Case):
         session.close()
         with self.assertRaises(spillway.BudgetError):
             self.open(net, "2MiB")
+
+    def test_a_wrapper_that_does_not_say_what_is_inside_counts_nothing_and_warns_once(self):
+        net = torch.nn.Linear(WIDTH, WIDTH, bias=False)
+        net.weight = torch.nn.Parameter(Opaque(torch.ones(WIDTH, WIDTH)))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            session = self.open(net, "512KiB")
+            with session:
+                torch.ones(4).sin()
+            with session:
+                pass
+        self.assertLess(session.report()["device_bytes"], 1 << 16)
+        of_sizes = [str(each.message) for each in told if "__tensor_flatten__" in str(each.message)]
+        self.assertEqual(len(of_sizes), 1, told)
+        self.assertIn("weight is of class Opaque", of_sizes[0])
 
     def test_lazy_parameters_count_when_they_are_there(self):
         net = torch.nn.Sequential(torch.nn.LazyLinear(WIDTH), torch.nn.LazyLinear(WIDTH))

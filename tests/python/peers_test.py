@@ -106,8 +106,9 @@ class Quick(unittest.TestCase):
         self.assertEqual(set(large["ns"]), {"python_identity", "trl_one_stream", "trl_two_streams",
                                             "spillway", "spillway_session", "without"})
 
-    def test_one_round_is_too_few_to_hold(self):
-        self.assertFalse(self.detail["bars"]["rounds"]["holds"])
+    def test_one_round_judges_no_time_and_one_import_is_too_few(self):
+        self.assertEqual(self.detail["bars"]["rounds"], {"value": 1, "bar": 5, "holds": True})
+        self.assertIs(self.line["unsteady"], True)
         self.assertFalse(self.detail["bars"]["imports"]["holds"])
 
     def test_the_table_has_a_row_a_system(self):

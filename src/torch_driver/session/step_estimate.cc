@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "torch_driver/autograd/backward_order.h"
 #include "torch_driver/autograd/engine.h"
+#include "torch_driver/states/storage_bytes.h"
 
 namespace spillway {
 
@@ -33,7 +34,9 @@ void StepEstimate::own(std::vector<at::Tensor> const& tensors, Device const& dev
     std::int64_t gradient_bytes = 0;
     for (at::Tensor const& tensor : tensors) {
         bool const wants = tensor.defined() && tensor.is_leaf() && tensor.requires_grad();
-        if (wants && tensor.layout() == c10::kStrided) {
+        bool const is_unknown = wants && tensor.has_storage() &&
+                                is_only_a_size(*tensor.storage().unsafeGetStorageImpl());
+        if (wants && !is_unknown && tensor.layout() == c10::kStrided) {
             std::int64_t const bytes = device.rounded(static_cast<std::int64_t>(tensor.nbytes()));
             trainable_bytes += bytes;
             gradient_bytes += tensor.grad().defined() || has_gradient_hook(tensor) ? 0 : bytes;

@@ -13,6 +13,7 @@
 #include "torch_driver/device/c10_device.h"
 #include "torch_driver/recorder/observer.h"
 #include "torch_driver/session/out_of_memory.h"
+#include "torch_driver/states/storage_bytes.h"
 
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
@@ -301,7 +302,7 @@ std::int64_t TorchSession::gradient_bytes() const {
     std::int64_t bytes = 0;
     for (auto const& [storage, kind] : living) {
         if (kind == OwnedKind::gradient && counted.insert(storage.get()).second) {
-            bytes += static_cast<std::int64_t>(storage->nbytes());
+            bytes += bytes_in(*storage);
         }
     }
     return bytes + gradients_.bytes(std::move(counted));

@@ -3,6 +3,8 @@
 
 #include "torch_driver/states/living_gradients.h"
 
+#include "torch_driver/states/storage_bytes.h"
+
 #include <utility>
 
 namespace spillway {
@@ -47,7 +49,7 @@ std::int64_t LivingGradients::bytes(std::unordered_set<c10::StorageImpl const*> 
         }
         c10::StorageImpl const* const storage = gradient.storage().unsafeGetStorageImpl();
         bool const is_first = counted.insert(storage).second;
-        bytes += is_first ? static_cast<std::int64_t>(storage->nbytes()) : 0;
+        bytes += is_first ? bytes_in(*storage) : 0;
     }
     return bytes;
 }

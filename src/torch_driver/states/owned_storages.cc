@@ -3,6 +3,8 @@
 
 #include "torch_driver/states/owned_storages.h"
 
+#include "torch_driver/states/storage_bytes.h"
+
 #include <cstddef>
 
 namespace spillway {
@@ -58,7 +60,7 @@ OwnedStorages::Living OwnedStorages::living() const {
 OwnedBytes OwnedStorages::bytes() const {
     OwnedBytes bytes{};
     for (auto const& [storage, kind] : living()) {
-        bytes[static_cast<std::size_t>(kind)] += static_cast<std::int64_t>(storage->nbytes());
+        bytes[static_cast<std::size_t>(kind)] += bytes_in(*storage);
     }
     return bytes;
 }
@@ -67,7 +69,7 @@ std::int64_t OwnedStorages::outside_bytes() const {
     std::int64_t bytes = 0;
     for (auto const& [storage, kind] : living()) {
         bool const is_outside = !device_->owns(storage->data());
-        bytes += is_outside ? static_cast<std::int64_t>(storage->nbytes()) : 0;
+        bytes += is_outside ? bytes_in(*storage) : 0;
     }
     return bytes;
 }

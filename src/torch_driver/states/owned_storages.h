@@ -44,7 +44,8 @@ class OwnedStorages {
     /// "transformer.h.0.mlp.c_fc.weight"; null where it is not owned or has no name.
     [[nodiscard]] std::shared_ptr<std::string const> name_of(c10::StorageImpl const& storage) const;
 
-    /// Of those that live, each storage once, as torch asked for them.
+    /// Of those that live, each storage once, as torch asked for them; 0 of one that is only a size
+    /// (storage_bytes.h).
     [[nodiscard]] OwnedBytes bytes() const;
     /// Of those that live, the bytes that the device's allocator did not give: allocated before the
     /// session, or around it.

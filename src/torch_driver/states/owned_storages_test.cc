@@ -64,6 +64,20 @@ TEST_F(OwnedStoragesTest, tensors_without_a_storage_or_a_name_are_no_error) {
     EXPECT_EQ(owned.name_of(*unnamed.storage().unsafeGetStorageImpl()), nullptr);
 }
 
+TEST_F(OwnedStoragesTest, a_storage_that_has_a_size_and_no_data_counts_nothing) {
+    c10::Storage const of_a_wrapper(
+        c10::Storage::use_byte_size_t(),
+        4096,
+        c10::DataPtr(nullptr, c10::Device(c10::kCPU)),
+        nullptr,
+        false
+    );
+    at::Tensor const wrapper = at::empty({0}).set_(of_a_wrapper);
+    owned.add({wrapper});
+    EXPECT_EQ(owned.bytes(), OwnedBytes{});
+    EXPECT_EQ(owned.outside_bytes(), 0);
+}
+
 TEST_F(OwnedStoragesTest, what_the_device_did_not_give_is_outside) {
     void* const block = device->try_allocate(4096, {});
     auto const give_back = [](void*) {};
