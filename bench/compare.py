@@ -25,9 +25,9 @@ import tempfile
 from typing import Any
 
 import common
-import foretell
+import known_steps
 import page_tables
-from foretell import Comparison, Row, Step
+from known_steps import Comparison, Row, Step
 
 SHARES = (0.75, 0.5, 0.25, 0.1)
 SEARCH = {"swapadvisor": "swapadvisor:generations=2,population=8"}
@@ -57,7 +57,7 @@ def main() -> None:
             print(text)
         return
     with tempfile.TemporaryDirectory() as name:
-        program = foretell.Program(options.build, pathlib.Path(name))
+        program = known_steps.Program(options.build, pathlib.Path(name))
         cases = [case_of(program, step) for step in (QUICK if options.quick else STEPS)]
     wrong = [fault for case in cases for fault in case["faults"]]
     best, value = quickest(cases)
@@ -73,7 +73,7 @@ def read_cases(path: pathlib.Path) -> list[dict[str, Any]]:
     return cases
 
 
-def case_of(program: foretell.Program, step: Step) -> dict[str, Any]:
+def case_of(program: known_steps.Program, step: Step) -> dict[str, Any]:
     """All policies on one step: a list of slowdowns for each, by budget; None where one does not run."""
     bare = program.compare(step, ["online"], [])
     budgets = [bare.floor_bytes + round(share * (bare.peak_bytes - bare.floor_bytes)) for share in SHARES]

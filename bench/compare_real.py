@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 from typing import Any
 
 import common
@@ -57,14 +58,19 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace, name: str, folder: str, minutes: float) -> Model:
-    flags = {"model": name, "folder": pathlib.Path(folder).resolve(), "threads": options.threads,
-             **({"shares": SHARES, "least-rounds": LEAST_ROUNDS, "minutes": minutes} | (QUICK if options.quick else {}))}
-    flags["shares"] = json.dumps(flags["shares"])
+    flags = {"shares": SHARES, "least-rounds": LEAST_ROUNDS, "minutes": minutes} | (QUICK if options.quick else {})
+    return run_model(options, name, folder, flags)
+
+
+def run_model(options: argparse.Namespace, name: str, folder: str, flags: dict[str, Any]) -> Model:
+    """Of compare_real_models.py, in a process of its own; lists among its flags are JSON there."""
+    flags = {"model": name, "folder": pathlib.Path(folder).resolve(), "threads": options.threads, **flags}
+    words = {flag: json.dumps(value) if isinstance(value, (tuple, list)) else value for flag, value in flags.items()}
     command = ["tools/package.sh", os.path.relpath(options.build.resolve(), common.ROOT), "bench/compare_real_models.py",
-               *(f"--{flag}={value}" for flag, value in flags.items()), *(["--quick"] if options.quick else [])]
+               *(f"--{flag}={value}" for flag, value in words.items()), *(["--quick"] if options.quick else [])]
     done = subprocess.run(command, cwd=common.ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        train_runs.stop(f"bench-compare-real: {name} failed ({done.returncode})")
+        train_runs.stop(f"{pathlib.Path(sys.argv[0]).stem}: {name} failed ({done.returncode})")
     return rounded(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
@@ -171,12 +177,17 @@ def as_text(results: dict[str, Any]) -> str:
     return text + "\n"
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Flags of benches that run compare_real_models.py."""
     parser.add_argument("--build", type=pathlib.Path, default=train_runs.ROOT / "build" / "torch", metavar="DIR",
                         help="where spillway is built (default build/torch)")
     parser.add_argument("--folder", type=pathlib.Path, metavar="DIR", help="on the disk that saved tensors wait on (default: the build folder)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="of torch's operators, in every step (default %(default)s)")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_places(parser)
     common.add_minutes(parser, "in all, of each model as much; a budget has at least three rounds")
     parser.add_argument("--only", action="append", choices=MODELS, help="of these models, one each time")
     parser.add_argument("--json", type=pathlib.Path, default=RESULTS, help="where the results go [bench/results/compare_real.json]")

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""One model of bench-compare-real in a process of its own; prints one JSON line.
+"""One model of bench-compare-real or bench-foretell in a process of its own; prints one JSON line.
 
 `spillway.compare` foretells every policy under each budget from one recorded step and the probed drive. Then each policy
-that runs gets a session of its own. After the steps in which a session records and plans, rounds run plain twice and one
-step of each session, in an order of their own, so that what else the machine does falls on all. A step is a forward and a
+that runs gets a session of its own, and one that moves nothing ("held") is beside them: plain, but on their allocator. After
+the steps in which a session records and plans, rounds run plain twice and one step of each session, in an order of their
+own, so that what else the machine does falls on all. A step is a forward and a
 backward from the same weights, buffers, batch and random state each time: its loss, gradients and buffers have plain's bits.
 """
 
@@ -18,11 +19,11 @@ from typing import Any, NamedTuple
 import common
 import spillway
 import torch
-from recompute_models import FULL, QUICK, Bits, Training, gpt2, llama, vision
+from recompute_models import FULL, QUICK, Bits, Training, gpt2, llama, t5, vision, vit
 from sides import Run, Side, measure_model, plain_over_plain
 
 # Each some 0.2 s a step on one core, and some 40 MB saved.
-MODELS = {"gpt2": gpt2(dropout=0.0), "llama": llama(), "resnet18": vision("resnet18", 4, 96)}
+MODELS = {"gpt2": gpt2(dropout=0.0), "llama": llama(), "vit": vit, "resnet18": vision("resnet18", 4, 96), "t5": t5}
 SIZE = FULL._replace(lines=1)
 UNLIMITED = "1TiB"
 WARM_UP_STEPS = 3  # the second is recorded, the third plans
@@ -37,10 +38,12 @@ class Opened(NamedTuple):
     side: Side
 
 
-def policies(is_quick: bool) -> list[str]:
-    """Those that choose at run time without a codec and that move, and those that plan."""
+def policies(options: argparse.Namespace) -> list[str]:
+    """Those that are asked for; else those that choose at run time without a codec and that move, and those that plan."""
+    if options.policies:
+        return list(options.policies)
     listed = [policy.name for policy in spillway.policies() if policy.plans or (policy.moves and not policy.lossy)]
-    return [SEARCH.get(name, name) for name in listed if not is_quick or name in QUICK_POLICIES]
+    return [SEARCH.get(name, name) for name in listed if not options.quick or name in QUICK_POLICIES]
 
 
 def foretold(training: Training, options: argparse.Namespace) -> tuple[Row, list[Row]]:
@@ -48,7 +51,7 @@ def foretold(training: Training, options: argparse.Namespace) -> tuple[Row, list
     machine = spillway.probe(training.model, nvme=options.folder, nvme_budget=options.nvme_budget)
     bare = spillway.compare(training.model, training.loss, policies=["online"], budgets=[UNLIMITED], machine=machine)
     budgets = [bare.floor_bytes + int(share * (bare.peak_bytes - bare.floor_bytes)) for share in options.shares]
-    told = spillway.compare(training.model, training.loss, policies=policies(options.quick), budgets=budgets, machine=machine)
+    told = spillway.compare(training.model, training.loss, policies=policies(options), budgets=budgets, machine=machine)
     rows = [{
         "policy": row["policy"].partition(":")[0], "named": row["policy"], "share": options.shares[budgets.index(row["device_bytes"])],
         "budget_bytes": row["device_bytes"], "refusal": row["refusal"],
@@ -93,11 +96,20 @@ def rounds_of(sides: dict[str, Side], options: argparse.Namespace, end: float) -
         yield {name: run for name, (run, _) in done.items()}, {name: bits for name, (_, bits) in done.items()}
 
 
+def held_side(training: Training) -> Side:
+    """Moves and drops nothing."""
+    training.begin()
+    side = Side(training, spillway.session(training.model, device_budget=UNLIMITED, policy="keep_all", recompute="off"), counted)
+    for _ in range(WARM_UP_STEPS):
+        side.run()
+    return side
+
+
 def run_budget(training: Training, options: argparse.Namespace, rows: list[Row], end: float) -> list[float]:
     """Measures the rows, which are of one budget. Returns plain over plain of each round."""
     sessions = {row["policy"]: each for row in rows if not row["refusal"] and (each := opened(training, options, row))}
-    plain = Side(training, None, counted)
-    sides = {"plain": plain, "plain again": plain} | {name: each.side for name, each in sessions.items()}
+    plain, held = Side(training, None, counted), held_side(training)
+    sides = {"plain": plain, "plain again": plain, "held": held} | {name: each.side for name, each in sessions.items()}
     training.begin()
     plain.run()
     rounds: list[dict[str, Run]] = []
@@ -105,15 +117,23 @@ def run_budget(training: Training, options: argparse.Namespace, rows: list[Row],
         rounds.append(done)
         for name, each in sessions.items():
             each.row["bits_equal"] = each.row.get("bits_equal", True) and bits[name] == bits["plain"]
+    held.session.close()
     for name, each in sessions.items():
         report = each.side.session.report()
         plan = report["plan"] or {}
         each.row.update(
             measured=over_plain(rounds, name, "step_s"), measured_cpu=over_plain(rounds, name, "cpu_s"),
+            measured_over_held=quickest(rounds, name) / quickest(rounds, "held"), rounds=len(rounds),
+            measured_s=quickest(rounds, name), own_foretold_s=plan.get("foretold_step_ns", 0) / 1e9,
             measured_peak_bytes=plan.get("peak_bytes") or report["device_peak_bytes"],
             stored_bytes=rounds[-1][name]["stored_bytes"], recomputed_bytes=rounds[-1][name]["recomputed_bytes"])
         each.side.session.close()
     return plain_over_plain(rounds, "step_s")
+
+
+def quickest(rounds: list[dict[str, Run]], name: str) -> float:
+    """Seconds: what else runs on the machine only adds to a step."""
+    return min(done[name]["step_s"] for done in rounds)
 
 
 def over_plain(rounds: list[dict[str, Run]], name: str, clock: str) -> float:
@@ -138,5 +158,6 @@ if __name__ == "__main__":
     measure_model(__doc__, MODELS, {
         "--shares": {"type": json.loads, "required": True, "help": "of what can leave, how much stays"},
         "--folder": {"required": True, "help": "on the drive that tensors go to"},
+        "--policies": {"type": json.loads, "default": [], "help": "JSON: a list of names [all]"},
         "--nvme-budget": {"default": "1GiB", "help": "of each session"},
     }, measure)

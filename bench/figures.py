@@ -23,9 +23,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import common
-import foretell
+import known_steps
 import page_tables
-from foretell import GIB, Program, Row, Step
+from known_steps import GIB, Program, Row, Step
 
 
 class Figure(NamedTuple):
@@ -43,7 +43,7 @@ ALONE = ("sqrt_checkpoint", "recompute_all", "rotor")
 def under_memory(program: Program, step: Step, policy: str) -> Row:
     """The policy in all of the card's memory; what only makes again has no host memory."""
     more = NO_HOST if policy in ALONE else ()
-    return program.compare(step, [policy], [foretell.memory_of(step.machine)], more).rows[0]
+    return program.compare(step, [policy], [known_steps.memory_of(step.machine)], more).rows[0]
 
 
 def largest_batch(program: Program, step: Step, policy: str) -> int:
@@ -51,7 +51,7 @@ def largest_batch(program: Program, step: Step, policy: str) -> int:
     def runs(batch: int) -> bool:
         at = step._replace(batch=batch)
         if policy == "keep_all":
-            return program.compare(at, ["online"], []).peak_bytes <= foretell.memory_of(step.machine)
+            return program.compare(at, ["online"], []).peak_bytes <= known_steps.memory_of(step.machine)
         return under_memory(program, at, policy).runs
 
     good, bad = 0, 1
@@ -263,7 +263,7 @@ def str_over_hybrids(program: Program) -> Figure:
         step = Step(model, "v100_16", batch)
         names = ["str", "superneurons", "capuchin", "capuchin:queue=0"]
         mine, superneurons, queue, alone = (
-            row.slowdown if row.runs else math.inf for row in program.compare(step, names, [foretell.memory_of(step.machine)]).rows)
+            row.slowdown if row.runs else math.inf for row in program.compare(step, names, [known_steps.memory_of(step.machine)]).rows)
         gains[f"{model}, batch {batch}"] = min(superneurons, queue) / mine - 1
         over_alone.append(min(superneurons, alone) / mine - 1)
     return Figure(
@@ -278,7 +278,7 @@ def swapadvisor(program: Program) -> Figure:
     step, policy = Step("resnet152", "v100_16", 1), "swapadvisor:generations=1,population=6"
     batch = largest_batch(program, step, policy)
     at = step._replace(batch=batch)
-    times = program.compare(at, ["online"], []).peak_bytes / foretell.memory_of(step.machine)
+    times = program.compare(at, ["online"], []).peak_bytes / known_steps.memory_of(step.machine)
     share = 1 / under_memory(program, at, policy).slowdown
     return Figure(
         "models of up to 12 times a GPU's memory, at 53 to 99 % of the rate with all memory (V100, 16 GB)",

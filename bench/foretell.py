@@ -1,124 +1,153 @@
+#!/usr/bin/env python3
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of well-known models, foretold by the program: no run, no torch, no clock. For the benches that compare policies.
+"""bench-foretell: what was foretold of a step's time and peak, beside what real steps took on this machine.
 
-A `Step` names a command, `spillway trace --model ...`; its traces and tables are made in a scratch folder.
+GPT-2, LLaMA, T5 (of transformers), a vision transformer and ResNet-18, small, with random weights, each in a process of its
+own (compare_real_models.py), under floor + x (peak - floor), x = 1/2 and 1/4, by policies that move, make again and do both.
+`spillway.compare` foretells each from one recorded step and this machine's probed drive: step / the step with nothing moved.
+Beside it stands the same as measured: the quickest step over the quickest of a session that moves nothing, which is plain on
+the same allocator, in rounds that run every side once, in an order of their own.
+
+value = the median over models, policies and budgets of how far the foretold ratio is from the measured one. Holds when it is
+at most 0.07, all pairs of a model that differ by more than 10 % as measured are foretold in that order, no peak is above its
+budget or above 1.03 of the foretold one, and all steps have plain's bits. Where plain beside plain differs by 2 % or more, times
+are not judged. Results go to --json FILE; of it `--table` prints a Markdown table, and `--page` puts it into docs/benchmarks.md.
 """
 
-import json
+import argparse
+import itertools
 import pathlib
-import re
-import subprocess
-import sys
-from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import Any
 
-GIB = 1 << 30
-SHEETS = pathlib.Path(__file__).resolve().parent.parent / "src" / "machine" / "data_sheets"
-POLICY = re.compile(r"^  ([a-z0-9_]+): ", re.MULTILINE)
-AT_RUN_TIME = ("online", "delta")  # these make no plan; `compare` foretells them, too
+import common
+import compare_real
+import page_tables
+import steady
+import train_runs
+from compare_real import Model, Row, measured_rows
 
-
-class Step(NamedTuple):
-    model: str
-    machine: str
-    batch: int
-    dtype: str = "float32"
-    more: tuple[str, ...] = ()
-
-    def flags(self) -> list[str]:
-        kind = [] if self.dtype == "float32" else ["--dtype", self.dtype]
-        return ["--model", self.model, "--batch", str(self.batch), *kind, "--machine", self.machine, *self.more]
-
-    def command(self, rest: str) -> str:
-        """What tells the same in a shell."""
-        return f"spillway trace {' '.join(self.flags())} > step.json; spillway {rest}"
+MODELS = {"gpt2": "GPT-2", "llama": "LLaMA", "t5": "T5", "vit": "ViT", "resnet18": "ResNet-18"}
+POLICIES = ("online", "tba", "str", "capuchin", "sqrt_checkpoint", "auto")
+SHARES = (1 / 2, 1 / 4)
+BAR, APART, PEAK_BAR = 0.07, 1.10, 1.03
+LEAST_ROUNDS = 5
+QUICK = {"shares": SHARES[:1], "policies": ("online", "sqrt_checkpoint"), "least-rounds": 1, "minutes": 0}
+RESULTS = pathlib.Path(common.ROOT) / "bench" / "results" / "foretell.json"
+PAGE = page_tables.DOCS / "benchmarks.md"
 
 
-class Row(NamedTuple):
-    """A policy under a budget."""
-    policy: str
-    budget_bytes: int
-    refusal: str
-    slowdown: float  # step / compute alone; 0 when refused
-    peak_bytes: int
-    stored_bytes: int
-    recomputed_bytes: int
-
-    @property
-    def runs(self) -> bool:
-        return not self.refusal
-
-
-class Comparison(NamedTuple):
-    compute_ns: int
-    peak_bytes: int   # with nothing moved
-    floor_bytes: int  # the smallest budget that works
-    rows: list[Row]
+def main() -> None:
+    options = parse_arguments()
+    if options.table or options.page:
+        show(options, compare_real.read(options.json))
+        return
+    deadline, names = common.Deadline(options.minutes), options.only or list(MODELS)
+    with train_runs.scratch(options) as folder:
+        models = [measure(options, name, folder, deadline.share(len(names) - number)) for number, name in enumerate(names)]
+    machine = common.machine()
+    if not options.quick or options.json != RESULTS:
+        results = {"machine": machine, "threads": options.threads, "models": models}
+        options.json.write_text(compare_real.as_text(results), encoding="utf-8")
+    emit(options, models, machine)
 
 
-class Program:
-    """`spillway` of a build folder, with a folder to write to."""
-
-    def __init__(self, build: pathlib.Path, folder: pathlib.Path) -> None:
-        self.path = build / "bin" / "spillway"
-        if not self.path.exists():
-            stop(f"{self.path} is missing: run make build")
-        self.folder = folder
-
-    def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([str(self.path), *words], capture_output=True, text=True, check=False)
-
-    def _output(self, *words: str) -> str:
-        done = self._run(*words)
-        if done.returncode:
-            stop(f"spillway {' '.join(words)}: exit code {done.returncode}: {done.stderr.strip()[-2000:]}")
-        return done.stdout
-
-    def policies(self) -> list[str]:
-        """Those that move, as `compare` takes them: at run time, then by a plan."""
-        return [*AT_RUN_TIME, *POLICY.findall(self._output("plan", "--help"))]
-
-    def trace(self, step: Step) -> pathlib.Path:
-        """The same file for the same step."""
-        path = self.folder / ("".join(step.flags()) + ".json")
-        if not path.exists():
-            path.write_text(self._output("trace", *step.flags()), encoding="utf-8")
-        return path
-
-    def compare(self, step: Step, policies: Sequence[str], budgets: Sequence[int], more: Sequence[str] = ()) -> Comparison:
-        """Every policy under every budget, in bytes; `more`: flags of `compare`."""
-        wanted = ["--budgets", *map(str, budgets)] if budgets else []
-        return self._table("compare", step, ["--policies", *policies, *wanted, *more])
-
-    def fit(self, step: Step, policy: str, more: Sequence[str] = ()) -> Comparison:
-        """A policy under budgets from the peak down to the smallest that works."""
-        return self._table("fit", step, ["--policy", policy, *more])
-
-    def plan(self, step: Step, policy: str, device_bytes: int) -> str:
-        """The plan as text; empty where there is none."""
-        done = self._run("plan", str(self.trace(step)), step.machine, "--policy", policy, "--device-budget", str(device_bytes))
-        return done.stdout if done.returncode == 0 else ""
-
-    def _table(self, command: str, step: Step, words: Sequence[str]) -> Comparison:
-        path = self.folder / "table.json"
-        self._output(command, str(self.trace(step)), step.machine, *words, "--json", str(path))
-        read = json.loads(path.read_text(encoding="utf-8"))
-        compute = read["compute_ns"]
-        rows = [Row(row["policy"].partition(":")[0], row["device_bytes"], row["refusal"],
-                    0.0 if row["refusal"] else row["step_ns"] / compute, row["peak_bytes"], row["stored_bytes"],
-                    row["recomputed_bytes"]) for row in read["rows"]]
-        return Comparison(compute, read["peak_bytes"], read["floor_bytes"], rows)
+def measure(options: argparse.Namespace, name: str, folder: str, minutes: float) -> Model:
+    flags = {"shares": SHARES, "policies": POLICIES, "least-rounds": LEAST_ROUNDS, "minutes": minutes}
+    return compare_real.run_model(options, name, folder, flags | (QUICK if options.quick else {}))
 
 
-def memory_of(machine: str) -> int:
-    """Bytes of the device, as the data sheet says."""
-    sheet = json.loads((SHEETS / f"{machine}.json").read_text(encoding="utf-8"))
-    [size] = [tier["capacity_bytes"] for tier in sheet["tiers"] if tier["pool"] == "device"]
-    return int(size)
+def emit(options: argparse.Namespace, models: list[Model], machine: dict[str, Any]) -> None:
+    calm = {model["model"]: steady.is_steady(model["plain_over_plain"]) for model in models}
+    value, wrong, faults = off_by(models), wrong_pairs(models), [fault for model in models for fault in faults_of(model)]
+    is_judged = all(calm.values()) and not options.quick
+    common.emit("foretell", value, "ratio", BAR, not faults and (not is_judged or holds(value, wrong)), {
+        "faults": faults, "off_by": {model["model"]: off_by([model]) for model in models},
+        "off_by_policy": {name: off_by(models, name) for name in policies_of(models)},
+        "pairs": len(pairs(models)), "wrong_pairs": wrong, "peak_over_foretold": compare_real.peak_off_by(models),
+        "steady": calm, "threads": options.threads, "quick": options.quick, "machine": machine}, unsteady=not all(calm.values()))
 
 
-def stop(why: str) -> NoReturn:
-    """Nothing to tell: one line, exit code 2."""
-    print(why, file=sys.stderr, flush=True)
-    sys.exit(2)
+def holds(value: float | None, wrong: list[str]) -> bool:
+    return value is not None and value <= BAR and not wrong
+
+
+def policies_of(models: list[Model]) -> list[str]:
+    return list(dict.fromkeys(row["policy"] for model in models for row in model["rows"]))
+
+
+def off_by(models: list[Model], policy: str = "") -> float | None:
+    """The median, of a policy or of all."""
+    found = [abs(row["foretold"] / row["measured_over_held"] - 1) for model in models for row in measured_rows(model)
+             if policy in ("", row["policy"])]
+    return round(common.median(found), 4) if found else None
+
+
+def pairs(models: list[Model]) -> list[tuple[str, Row, Row]]:
+    """Two rows of a model, the quicker one first, that differ by more than 10 % as measured."""
+    found = []
+    for model in models:
+        rows = sorted(measured_rows(model), key=lambda row: row["measured_over_held"])
+        found += [(model["model"], quick, slow) for quick, slow in itertools.combinations(rows, 2)
+                  if slow["measured_over_held"] > APART * quick["measured_over_held"]]
+    return found
+
+
+def wrong_pairs(models: list[Model]) -> list[str]:
+    """Those that were not foretold in that order."""
+    return [f"{model}: {words(quick)} before {words(slow)}" for model, quick, slow in pairs(models)
+            if quick["foretold"] >= slow["foretold"]]
+
+
+def words(row: Row) -> str:
+    return f"{row['policy']} {compare_real.fraction(row['share'])}"
+
+
+def faults_of(model: Model) -> list[str]:
+    """What would be wrong whatever the times are."""
+    above = [row for row in measured_rows(model) if row["measured_peak_bytes"] > PEAK_BAR * row["foretold_peak_bytes"]]
+    return compare_real.faults(model) + [
+        f"{row['policy']}, {model['model']}, {row['share']:g}: a peak of {row['measured_peak_bytes']} bytes, "
+        f"{row['foretold_peak_bytes']} foretold" for row in above]
+
+
+def show(options: argparse.Namespace, models: list[Model]) -> None:
+    if options.page:
+        page_tables.put(PAGE, "foretell", page_text(models))
+    else:
+        print(table(models))
+
+
+def page_text(models: list[Model]) -> str:
+    return table(models) if models else compare_real.NOT_YET
+
+
+def table(models: list[Model]) -> str:
+    """Markdown: a row for each policy and budget, a column for each model."""
+    rows = dict.fromkeys((row["policy"], row["share"]) for model in models for row in model["rows"])
+    lines = ["| policy | budget | " + " | ".join(MODELS[model["model"]] for model in models) + " |", "|---|---|" + "---|" * len(models)]
+    for name, share in rows:
+        cells = (cell(compare_real.row_of(model, name, share)) for model in models)
+        lines.append(f"| `{name}` | {compare_real.fraction(share)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def cell(row: Row) -> str:
+    """Measured, and what was foretold of it."""
+    return f"{row['measured_over_held']:.2f} ({row['foretold']:.2f})" if "measured" in row else "-"
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    compare_real.add_places(parser)
+    common.add_minutes(parser, "in all, of each model as much; a budget has at least five rounds")
+    parser.add_argument("--only", action="append", choices=MODELS, help="of these models, one each time")
+    parser.add_argument("--json", type=pathlib.Path, default=RESULTS, help="where the results go [bench/results/foretell.json]")
+    parser.add_argument("--table", action="store_true", help="Markdown of the file of results")
+    parser.add_argument("--page", action="store_true", help="puts that into docs/benchmarks.md")
+    parser.add_argument("--quick", action="store_true", help="tiny, one round, few policies: shows that all of it works")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

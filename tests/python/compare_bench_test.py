@@ -14,7 +14,7 @@ from quick_bench import BENCH
 
 sys.path.insert(0, str(BENCH))
 import compare  # noqa: E402: it lies in bench/
-import foretell  # noqa: E402
+import known_steps  # noqa: E402
 import page_tables  # noqa: E402
 
 
@@ -99,9 +99,9 @@ class MadeUp(unittest.TestCase):
 
     def test_a_peak_above_the_budget_is_a_fault(self):
         def row(slowdown, peak):
-            return foretell.Row("te", 100, "", slowdown, peak, 0, 0)
-        rows = [row(1.2, 100), row(1.2, 101), row(0.9, 50), foretell.Row("te", 100, "why", 0.0, 0, 0, 0)]
-        told = foretell.Comparison(1, 200, 50, rows)
+            return known_steps.Row("te", 100, "", slowdown, peak, 0, 0)
+        rows = [row(1.2, 100), row(1.2, 101), row(0.9, 50), known_steps.Row("te", 100, "why", 0.0, 0, 0, 0)]
+        told = known_steps.Comparison(1, 200, 50, rows)
         self.assertEqual(len(compare.faults(compare.STEPS[0], told)), 2)
 
     def test_the_file_has_a_list_of_numbers_on_a_line(self):

@@ -12,10 +12,10 @@ from quick_bench import BENCH
 
 sys.path.insert(0, str(BENCH))
 import figures  # noqa: E402: it lies in bench/
-import foretell  # noqa: E402
+import known_steps  # noqa: E402
 import page_tables  # noqa: E402
 
-STEP = foretell.Step("resnet50", "titan_x", 1)
+STEP = known_steps.Step("resnet50", "titan_x", 1)
 
 
 class Quick(unittest.TestCase):
@@ -39,9 +39,9 @@ class UpTo:
     def compare(self, step, policies, budgets, more=()):
         self.asked += 1
         self.more = tuple(more)
-        peak = foretell.memory_of(step.machine) + (1 if step.batch > self.most else 0)
+        peak = known_steps.memory_of(step.machine) + (1 if step.batch > self.most else 0)
         refusal = "too large" if step.batch > self.most else ""
-        return foretell.Comparison(1, peak, 0, [foretell.Row(policies[0], 0, refusal, 1.0, 0, 0, 0)])
+        return known_steps.Comparison(1, peak, 0, [known_steps.Row(policies[0], 0, refusal, 1.0, 0, 0, 0)])
 
 
 class LargestBatch(unittest.TestCase):
@@ -88,7 +88,7 @@ class Told(unittest.TestCase):
         self.assertEqual(figures.table({"x": good}).splitlines()[2], "| `x` | theirs | ours | holds |")
 
     def test_a_card_has_its_data_sheets_memory(self):
-        self.assertEqual(foretell.memory_of("titan_x"), 12 << 30)
+        self.assertEqual(known_steps.memory_of("titan_x"), 12 << 30)
 
 
 if __name__ == "__main__":
