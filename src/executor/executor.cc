@@ -123,11 +123,9 @@ void Executor::take(Saved const& event) {
             .used_at = values_.count_use(),
             .place = place,
             .is_to_leave = choice.recompute && !(is_timed && times_.has_leave(place)),
-            .awaits_return = is_timed && times_.has_return(place)}
+            .awaits_return = is_timed && times_.has_return(place),
+            .goes_by_plan = choice.recompute}
     );
-    if (choice.recompute) {
-        room_.will_recompute(event.value);
-    }
     see(event.usage);
     left_.begin();
     if (is_timed) {
@@ -145,7 +143,7 @@ void Executor::leave_by_plan(ValueId id) {
     if (value == nullptr || value->fetched) {
         return;
     }
-    value->is_to_leave = true;
+    values_.alter(id, *value, [](Value& v) { v.is_to_leave = true; });
     room_.leave_by_plan(id);
 }
 
@@ -199,6 +197,7 @@ void Executor::take(Need const& event) {
         v.distance = distance_by_age(event.value);
         v.used_at = values_.count_use();
     });
+    room_.settle_by_plan(event.value);
     if (value->place != PlanTimes::kNoPlace) {
         room_.return_by_plan(times_.returning_at(value->place));
     }

@@ -28,21 +28,33 @@ constexpr std::int64_t kFarTooMany = 1'000'000'000;
 
 void Recompute::learn(Made const& event) {
     Value* const value = values_.find(event.value);
-    if (value != nullptr && !value->orphan && !value->by_recipe) {
-        values_.alter(event.value, *value, [&](Value& v) {
-            v.recipe = event.recipe;
-            v.recompute_first = event.before_moves;
-            v.too_large_at = -1;
-        });
+    if (value == nullptr || value->orphan || value->by_recipe) {
+        return;
     }
+    values_.alter(event.value, *value, [&](Value& v) {
+        v.recipe = event.recipe;
+        v.recompute_first = event.before_moves;
+    });
+    values_.look_again_at(event.value);
+    for (ValueId const each : event.recipe.sources) {
+        if (Value* const source = values_.find(each)) {
+            add_user(*source, event.value);
+        }
+    }
+}
+
+/// A source that lives for many steps forgets those that have ended before it takes more memory.
+void Recompute::add_user(Value& source, ValueId user) const {
+    if (source.users.size() == source.users.capacity()) {
+        std::erase_if(source.users, [this](ValueId id) { return values_.find(id) == nullptr; });
+    }
+    source.users.push_back(user);
 }
 
 bool Recompute::is_sound(RecipeShape const& recipe) const {
     return std::all_of(recipe.sources.begin(), recipe.sources.end(), [&](ValueId id) {
         Value const* const source = values_.find(id);
-        bool const is_exact = source != nullptr && source->encoded_bytes == 0 &&
-                              !(source->copy && source->copy->is_coded);
-        return is_exact && !source->orphan && (source->unshared || !source->on_device);
+        return source != nullptr && source->is_sound_source();
     });
 }
 
@@ -160,54 +172,72 @@ bool Recompute::calls_fit(ValueId id, Value const& value) const {
     return calls_below(id, id, below) + calls_above(id, above) <= kMostCallsInARow;
 }
 
-bool Recompute::is_still_too_large(Value const& value) const {
-    std::int64_t shrunk_at = families_.shrunk_at(value.family);
-    for (ValueId const each : value.recipe->sources) {
-        shrunk_at = std::max(shrunk_at, families_.shrunk_at(values_.find(each)->family));
-    }
-    return value.too_large_at >= shrunk_at;
-}
-
 /// A plan has weighed how much is made again at once; here it may be half of the limit.
 bool Recompute::may_drop(ValueId id) const {
     Value const& value = *values_.find(id);
-    if (!is_sound(*value.recipe) || is_still_too_large(value)) {
+    if (!is_sound(*value.recipe) || !calls_fit(id, value)) {
         return false;
     }
     std::int64_t const share = value.choice.recompute ? kGroupShareOfAPlan
                                : moves_               ? kGroupShare
                                                       : kGroupShareAlone;
     std::int64_t const most_bytes = device_bytes_ / share;
-    bool const may = calls_fit(id, value) &&
-                     (device_bytes_ == 0 ||
-                      (is_small(id, id, most_bytes) && all_above_are_small(id, most_bytes)));
-    value.too_large_at = may ? -1 : families_.now();
-    return may;
+    return device_bytes_ == 0 ||
+           (is_small(id, id, most_bytes) && all_above_are_small(id, most_bytes));
 }
 
-/// It is about to go: what it is made of is its family.
-void Recompute::join_family(ValueId id) {
-    if (values_.by_recipe().empty()) {
-        families_.end_all();
-    }
-    auto const family_of = [&](Value& value) {
-        value.family = families_.exists(value.family) ? value.family : families_.begin();
-        return value.family;
-    };
-    Value& value = *values_.find(id);
-    for (ValueId const source : value.recipe->sources) {
-        families_.join(family_of(*values_.find(source)), family_of(value));
+void Recompute::look_again() {
+    for (ValueId const id : values_.take_unsure()) {
+        Value* const value = values_.find(id);
+        if (value == nullptr) {
+            continue;
+        }
+        value->is_unsure = false;
+        if (!value->could_go_by_recipe()) {
+            continue;  // until it could
+        }
+        bool const may_go = may_drop(id);
+        if (may_go != value->may_go) {
+            values_.alter(id, *value, [&](Value& v) { v.may_go = may_go; });
+        }
     }
 }
 
-void Recompute::shrink_family(Value const& value) {
-    if (families_.exists(value.family)) {
-        families_.shrink(value.family);
+/// The value goes, or comes back, or ends. That is seen by choices about what is made of it, or of
+/// what has gone and is made of it; and about all that these are made of.
+void Recompute::look_again_around(ValueId id) {
+    std::vector<ValueId> reached{id};
+    std::int64_t const up = ++walks_;
+    for (std::size_t i = 0; i < reached.size(); ++i) {
+        Value const& value = *values_.find(reached[i]);
+        value.seen_by = up;
+        values_.look_again_at_users(value);
+        for (ValueId const each : value.dependents) {
+            if (Value const* const dependent = values_.find(each);
+                dependent != nullptr && dependent->seen_by != up) {
+                dependent->seen_by = up;
+                reached.push_back(each);
+            }
+        }
+    }
+    std::int64_t const down = ++walks_;
+    for (std::size_t i = 0; i < reached.size(); ++i) {
+        Value const& value = *values_.find(reached[i]);
+        values_.look_again_at(reached[i]);
+        if (!value.by_recipe) {
+            continue;
+        }
+        for (ValueId const each : value.recipe->sources) {
+            if (Value const* const source = values_.find(each);
+                source != nullptr && source->seen_by != down) {
+                source->seen_by = down;
+                reached.push_back(each);
+            }
+        }
     }
 }
 
 void Recompute::drop(ValueId id) {
-    join_family(id);
     Value& value = *values_.find(id);
     Command& gone = reply_.add(CommandKind::drop, Lane::compute, id);
     gone.work = SideWork::recompute;
@@ -222,6 +252,7 @@ void Recompute::drop(ValueId id) {
         values_.find(source)->dependents.push_back(id);
     }
     order_sources(id);
+    look_again_around(id);
 }
 
 void Recompute::order_sources(ValueId id) {
@@ -354,7 +385,7 @@ void Recompute::run(ValueId id) {
 
 /// No source counts it as a dependent any more.
 void Recompute::unlink(ValueId id, Value const& value) {
-    shrink_family(value);
+    look_again_around(id);
     for (ValueId const each : value.recipe->sources) {
         if (Value* const source = values_.find(each)) {
             std::erase(source->dependents, id);
@@ -363,7 +394,6 @@ void Recompute::unlink(ValueId id, Value const& value) {
 }
 
 bool Recompute::forget(ValueId id, Value& value) {
-    shrink_family(value);
     if (value.by_recipe && value.way_back) {
         values_.alter(id, value, [](Value& v) { v.orphan = true; });
         return true;

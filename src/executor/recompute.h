@@ -6,7 +6,6 @@
 
 #include "base/ids.h"
 #include "executor/event.h"
-#include "executor/families.h"
 #include "executor/reply.h"
 #include "executor/transfers.h"
 #include "executor/value_table.h"
@@ -47,6 +46,9 @@ class Recompute {
     /// Whether the value may go by its recipe now: only the saved graph holds its sources, none of
     /// them loses anything on its way, and no chain of recipes gets long or large.
     [[nodiscard]] bool may_drop(ValueId id) const;
+    /// Brings up to date which values are ready (ValueTable::ready): those of which that may have
+    /// changed are looked at, and no others.
+    void look_again();
     void drop(ValueId id);
 
     /// What has to be done before values are on the device again, each after what it needs.
@@ -77,10 +79,9 @@ class Recompute {
     [[nodiscard]] bool failed(CommandId command);
 
   private:
+    void add_user(Value& source, ValueId user) const;
+    void look_again_around(ValueId id);
     void add_to(Group& group, std::unordered_set<ValueId>& seen, ValueId id) const;
-    void join_family(ValueId id);
-    void shrink_family(Value const& value);
-    [[nodiscard]] bool is_still_too_large(Value const& value) const;
     [[nodiscard]] bool calls_fit(ValueId id, Value const& value) const;
     [[nodiscard]] bool is_in_a_circle(ValueId id) const;
     void let_go(ValueId id);
@@ -99,7 +100,6 @@ class Recompute {
     ValueTable& values_;
     Transfers& transfers_;
     Reply& reply_;
-    Families families_;
     mutable std::int64_t walks_ = 0;  ///< along recipes, so far
     std::unordered_map<CommandId, ValueId> drops_;
     std::unordered_map<CommandId, ValueId> runs_;

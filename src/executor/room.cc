@@ -3,6 +3,7 @@
 
 #include "executor/room.h"
 
+#include "base/assert.h"
 #include "base/units.h"
 #include "executor/delta.h"
 
@@ -10,7 +11,6 @@
 #include <iterator>
 #include <optional>
 #include <string>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -31,21 +31,26 @@ constexpr std::int64_t kReadAheadShare = 64;
 constexpr std::int64_t kPageBytes = 4096;
 constexpr std::int64_t kOrderedEnd = kOrderedFirst / 2;
 
-/// The values of a view one by one, those that leave first in front. What was given may leave the
-/// view or move in it; nothing else may.
+using Views = std::vector<ValueTable::Order const*>;
+
+std::vector<ValueId> all_of(Views const& views) {
+    std::vector<ValueId> all;
+    for (ValueTable::Order const* const view : views) {
+        std::transform(view->begin(), view->end(), std::back_inserter(all), [](auto const& entry) {
+            return entry.second;
+        });
+    }
+    return all;
+}
+
+/// The values of views one by one, those that leave first in front. What was given may leave its
+/// view or be needed sooner, and others may leave theirs.
 class Candidates {
   public:
-    Candidates(ValueTable const& values, ValueTable::Order const& view, bool by_delta)
-        : view_(view), by_delta_(by_delta) {
+    Candidates(ValueTable const& values, Views views, bool by_delta)
+        : views_(std::move(views)), by_delta_(by_delta) {
         if (by_delta) {
-            std::vector<ValueId> all;
-            std::transform(
-                view.begin(),
-                view.end(),
-                std::back_inserter(all),
-                [](auto const& entry) { return entry.second; }
-            );
-            ordered_ = delta_order(values, std::move(all));
+            ordered_ = delta_order(values, all_of(views_));
         }
     }
 
@@ -54,17 +59,20 @@ class Candidates {
         if (by_delta_) {
             return given_ == ordered_.size() ? ValueId{} : ordered_[given_++];
         }
-        auto const at = last_ ? view_.lower_bound(*last_) : view_.end();
-        if (at == view_.begin()) {
-            return {};
+        std::optional<ValueTable::Key> latest;
+        for (ValueTable::Order const* const view : views_) {
+            auto const at = last_ ? view->lower_bound(*last_) : view->end();
+            if (at != view->begin() && (!latest || *latest < *std::prev(at))) {
+                latest = *std::prev(at);
+            }
         }
-        last_ = *std::prev(at);
-        return last_->second;
+        last_ = latest ? latest : last_;
+        return latest ? latest->second : ValueId{};
     }
 
   private:
-    ValueTable::Order const& view_;
-    bool const by_delta_;
+    Views views_;
+    bool by_delta_;
     std::vector<ValueId> ordered_;  ///< all of them, by DELTA's rule
     std::size_t given_ = 0;         ///< of these
     std::optional<ValueTable::Key> last_;
@@ -109,23 +117,30 @@ void Room::store_ahead() {
         return floor_.now_bytes() + values_.held_bytes() - values_.droppable_bytes() -
                store_ahead_bytes();
     };
-    if (excess() <= 0 || values_.storable().empty() || is_enough_stored()) {
+    if (excess() <= 0 || is_enough_stored()) {
         return;
     }
-    std::int64_t const by_recipe_bytes = goes_at_any_moment_bytes(excess());
+    recompute_.look_again();
+    std::int64_t const by_recipe_bytes = values_.ready_first_bytes();
     if (excess() <= by_recipe_bytes) {
         return;
     }
-    Candidates candidates(values_, values_.storable(), is_delta());
-    for (ValueId id = candidates.next();
-         id.valid() && excess() > by_recipe_bytes && !is_enough_stored();
-         id = candidates.next()) {
+    Views views{&values_.storable()};
+    if (is_delta()) {  // its rule weighs all that could leave
+        views.push_back(&values_.waiting());
+    }
+    Candidates candidates(values_, views, is_delta());
+    while (excess() > by_recipe_bytes && !is_enough_stored()) {
+        ValueId const id = candidates.next();
+        if (!id.valid()) {
+            return;
+        }
+        recompute_.look_again();
         Value const& value = *values_.find(id);
-        bool const waits_for_sources = value.choice.recompute && value.recipe;
-        if (waits_for_sources || goes_by_recipe(id, true) || transfers_.start_store(id, false)) {
+        if (value.waits_for_its_recipe() || transfers_.start_store(id, false)) {
             continue;
         }
-        if (!ledger_.is_too_large(Pool::nvme, values_.find(id)->away_bytes())) {
+        if (!ledger_.is_too_large(Pool::nvme, value.away_bytes())) {
             return;  // what is full is full for smaller ones, too, or nearly
         }
     }
@@ -203,42 +218,29 @@ std::int64_t Room::make_room(std::int64_t missing_bytes) {
 }
 
 /// `before_moves`: only what costs less to make again than to move.
-bool Room::goes_by_recipe(ValueId id, bool before_moves) const {
+bool Room::goes_by_recipe(ValueId id, bool before_moves) {
+    recompute_.look_again();
     Value const& value = *values_.find(id);
-    return value.could_go_by_recipe() && (value.recompute_first || !before_moves) &&
-           recompute_.may_drop(id);
-}
-
-/// By recipes that cost less than a move; no more than `enough_bytes` of it are looked for.
-std::int64_t Room::goes_at_any_moment_bytes(std::int64_t enough_bytes) const {
-    std::int64_t bytes = 0;
-    for (auto const& [distance, id] : values_.recomputable()) {
-        if (bytes >= enough_bytes) {
-            break;
-        }
-        bytes += goes_by_recipe(id, true) ? values_.find(id)->size_bytes : 0;
-    }
-    return bytes;
+    return value.is_ready() && (value.recompute_first || !before_moves);
 }
 
 /// Those needed last first.
 std::int64_t Room::drop_by_recipes(std::int64_t missing_bytes, bool before_moves) {
-    if (options_.chooser == ChooserKind::keep_all) {
+    if (missing_bytes <= 0 || options_.chooser == ChooserKind::keep_all) {
         return 0;
     }
-    Candidates candidates(values_, values_.recomputable(), false);
-    std::unordered_set<ValueId> stayed;  // a drop may have its sources needed sooner
+    recompute_.look_again();
+    Candidates candidates(values_, {&values_.ready()}, false);
     std::int64_t freed = 0;
     while (freed < missing_bytes) {
         ValueId const id = candidates.next();
         if (!id.valid()) {
             break;
         }
-        if (!goes_by_recipe(id, before_moves)) {
-            stayed.insert(id);
-        } else if (!stayed.contains(id)) {
+        if (goes_by_recipe(id, before_moves)) {
             freed += values_.find(id)->size_bytes;
             drop_by_recipe(id);
+            recompute_.look_again();
         }
     }
     return freed;
@@ -246,23 +248,43 @@ std::int64_t Room::drop_by_recipes(std::int64_t missing_bytes, bool before_moves
 
 void Room::drop_by_recipe(ValueId id) {
     Value const& value = *values_.find(id);
+    SPILLWAY_ASSERT(recompute_.may_drop(id), "what is ready may go");
     left_.add(value.size_bytes);
     floor_.will_rise(value.recipe->transient_bytes);
+    settle_by_plan(id);
     recompute_.drop(id);
 }
 
+/// Once it has gone by its recipe, or backward had it, the plan's word is kept. That counts from
+/// the next `recompute_by_plan` on, if it still holds there.
+void Room::settle_by_plan(ValueId id) {
+    if (values_.find(id)->goes_by_plan) {
+        settled_.push_back(id);
+    }
+}
+
 void Room::recompute_by_plan() {
-    std::erase_if(to_recompute_, [this](ValueId id) {
-        Value const* const value = values_.find(id);
-        if (value == nullptr || value->fetched || value->by_recipe) {
-            return true;
+    if (options_.chooser != ChooserKind::planned) {
+        return;
+    }
+    auto const settle = [&](ValueId id, Value& value) {
+        values_.alter(id, value, [](Value& v) { v.goes_by_plan = false; });
+    };
+    for (ValueId const id : std::exchange(settled_, {})) {
+        Value* const value = values_.find(id);
+        if (value != nullptr && (value->fetched || value->by_recipe)) {
+            settle(id, *value);
         }
-        bool const goes = value->is_to_leave && goes_by_recipe(id, false);
-        if (goes) {
-            drop_by_recipe(id);
-        }
-        return goes;
-    });
+    }
+    recompute_.look_again();
+    auto const& due = values_.due_by_plan();
+    for (auto at = due.begin(); at != due.end();) {
+        ValueId const id = *at;
+        settle(id, *values_.find(id));
+        drop_by_recipe(id);
+        recompute_.look_again();
+        at = due.upper_bound(id);
+    }
 }
 
 /// One after the other, each by its own way; the other way where that has no room.
@@ -270,15 +292,10 @@ std::int64_t Room::evict_by_delta(std::int64_t missing_bytes) {
     if (missing_bytes <= 0) {
         return 0;
     }
-    std::vector<ValueId> all;
-    for (ValueTable::Order const* const view : {&values_.droppable(), &values_.storable()}) {
-        std::transform(view->begin(), view->end(), std::back_inserter(all), [](auto const& entry) {
-            return entry.second;
-        });
-    }
+    Views const views{&values_.droppable(), &values_.storable(), &values_.waiting()};
     std::vector<ValueId> leaving;
     std::int64_t freed = 0;
-    for (ValueId const id : delta_order(values_, std::move(all))) {
+    for (ValueId const id : delta_order(values_, all_of(views))) {
         if (freed >= missing_bytes) {
             break;
         }
@@ -337,7 +354,10 @@ std::int64_t Room::store_and_drop(std::int64_t missing_bytes, bool last_resort) 
     std::vector<ValueId> leaving;
     std::int64_t freed = 0;
     Candidates candidates(
-        values_, last_resort ? values_.last_resort() : values_.storable(), is_delta()
+        values_,
+        last_resort ? Views{&values_.last_resort()}
+                    : Views{&values_.storable(), &values_.waiting()},
+        is_delta()
     );
     while (freed < missing_bytes) {
         ValueId const id = candidates.next();
@@ -366,7 +386,8 @@ PoolRefusal Room::refusal_of(Pool pool) const {
     auto const all_are = [&](auto const& entries) {
         return std::all_of(entries.begin(), entries.end(), is_long);
     };
-    if (all_are(values_.storable()) && all_are(values_.last_resort())) {
+    if (all_are(values_.storable()) && all_are(values_.waiting()) &&
+        all_are(values_.last_resort())) {
         return {PoolState::too_short, ""};
     }
     std::string const* const why = ledger_.why_closed(pool);
@@ -387,7 +408,7 @@ void Room::refuse(Short const& event, std::int64_t freed_bytes) {
         refusal.why = NoRoom::moves_nothing;
     } else if (!ledger_.exists(Pool::host) && !ledger_.exists(Pool::nvme)) {
         refusal.why = NoRoom::no_pool;
-    } else if (!values_.storable().empty() || !values_.last_resort().empty()) {
+    } else if (!values_.storable().empty() || !values_.waiting().empty() || !values_.last_resort().empty()) {
         refusal.why = NoRoom::pools_full;
         refusal.host = refusal_of(Pool::host);
         refusal.nvme = refusal_of(Pool::nvme);

@@ -53,8 +53,8 @@ class Room {
     void read_ahead(bool ordered);
     /// Drops the value if the plan has it leave now, and it can.
     void leave_by_plan(ValueId id);
-    /// The plan has the value made again; it goes at a `recompute_by_plan`, when it can.
-    void will_recompute(ValueId id) { to_recompute_.push_back(id); }
+    /// Backward has the value: the plan's word that it is made again is kept.
+    void settle_by_plan(ValueId id);
     /// Drops those of these whose time has come and whose recipes' sources are the graph's alone.
     void recompute_by_plan();
     /// The time of these to return has come: brings them back as far as the demand reserve stays
@@ -75,8 +75,7 @@ class Room {
     [[nodiscard]] std::int64_t drop_from(std::int64_t missing_bytes);
     [[nodiscard]] bool is_delta() const { return options_.eviction == EvictionRule::delta; }
     [[nodiscard]] std::int64_t evict_by_delta(std::int64_t missing_bytes);
-    [[nodiscard]] bool goes_by_recipe(ValueId id, bool before_moves) const;
-    [[nodiscard]] std::int64_t goes_at_any_moment_bytes(std::int64_t enough_bytes) const;
+    [[nodiscard]] bool goes_by_recipe(ValueId id, bool before_moves);
     [[nodiscard]] std::int64_t drop_by_recipes(std::int64_t missing_bytes, bool before_moves);
     void drop_by_recipe(ValueId id);
     [[nodiscard]] std::int64_t wait_for_orphans(std::int64_t missing_bytes);
@@ -91,7 +90,7 @@ class Room {
     Transfers& transfers_;
     Recompute& recompute_;
     Reply& reply_;
-    std::vector<ValueId> to_recompute_;  ///< by the plan, and still there
+    std::vector<ValueId> settled_;  ///< by the plan, maybe, since the last `recompute_by_plan`
 };
 
 }  // namespace spillway

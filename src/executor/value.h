@@ -61,13 +61,15 @@ struct Value {
 
     // Note [Recipes] (recompute.h)
     std::optional<RecipeShape> recipe{};
-    bool recompute_first = false;            ///< it goes by its recipe before anything is moved
-    bool by_recipe = false;                  ///< gone without a copy: a run makes it again
-    std::vector<ValueId> dependents{};       ///< that are gone, and whose recipes need it
-    int holds = 0;                           ///< of runs that need it on the device
-    std::int64_t family = -1;                ///< see Families; below the first one's: of none
-    mutable std::int64_t seen_by = 0;        ///< the last walk along recipes that came by
-    mutable std::int64_t too_large_at = -1;  ///< when its recipe was found so; see Families
+    bool recompute_first = false;       ///< it goes by its recipe before anything is moved
+    bool by_recipe = false;             ///< gone without a copy: a run makes it again
+    std::vector<ValueId> dependents{};  ///< that are gone, and whose recipes need it
+    int holds = 0;                      ///< of runs that need it on the device
+    std::vector<ValueId> users{};       ///< whose recipes need it, gone or not
+    mutable std::int64_t seen_by = 0;   ///< the last walk along recipes that came by
+    bool may_go = false;                ///< what Recompute found last; counts while it could go
+    bool is_unsure = false;             ///< it will be looked at again (ValueTable::take_unsure)
+    bool goes_by_plan = false;  ///< the plan has it made again, and it has not gone for that yet
 
     /// What a block of it takes from now on.
     [[nodiscard]] std::int64_t away_bytes() const {
@@ -84,6 +86,20 @@ struct Value {
     /// Only away, and it comes back before its need where there is room.
     [[nodiscard]] bool is_read_ahead() const {
         return copy && !takes_device_bytes() && !fetched && !awaits_return;
+    }
+    /// It goes by its recipe whenever room is asked for.
+    [[nodiscard]] bool is_ready() const { return may_go && could_go_by_recipe(); }
+    [[nodiscard]] bool is_due_by_plan() const {
+        return goes_by_plan && is_to_leave && !fetched && is_ready();
+    }
+    /// It waits to go by its recipe, so that nothing is stored ahead.
+    [[nodiscard]] bool waits_for_its_recipe() const {
+        return (choice.recompute && recipe) || (recompute_first && is_ready());
+    }
+    /// What is made of it may rely on it.
+    [[nodiscard]] bool is_sound_source() const {
+        return encoded_bytes == 0 && !(copy && copy->is_coded) && !orphan &&
+               (unshared || !on_device);
     }
     /// Its store starts as soon as it can.
     [[nodiscard]] bool is_about_to_leave() const {

@@ -30,6 +30,7 @@ void ValueTable::erase(ValueId id) {
     auto const at = values_.find(id);
     SPILLWAY_ASSERT(at != values_.end(), "only live values end");
     take_out(id, at->second);
+    look_again_at_users(at->second);
     values_.erase(at);
 }
 
@@ -67,7 +68,7 @@ ValueTable::Order* ValueTable::view_of(Value const& value) {
             return &last_resort_;
         case Advice::when_asked:
         case Advice::at_once:
-            return &storable_;
+            return value.waits_for_its_recipe() ? &waiting_ : &storable_;
     }
     return nullptr;
 }
@@ -80,8 +81,12 @@ void ValueTable::take_out(ValueId id, Value const& value) {
     if (view == &droppable_) {
         droppable_bytes_ -= value.size_bytes;
     }
-    if (value.could_go_by_recipe()) {
-        recomputable_.erase({value.distance, id});
+    if (value.is_ready()) {
+        ready_.erase({value.distance, id});
+        ready_first_bytes_ -= value.recompute_first ? value.size_bytes : 0;
+    }
+    if (value.is_due_by_plan()) {
+        due_by_plan_.erase(id);
     }
     if (value.by_recipe) {
         by_recipe_.erase(id);
@@ -101,8 +106,12 @@ void ValueTable::file(ValueId id, Value const& value) {
     if (view == &droppable_) {
         droppable_bytes_ += value.size_bytes;
     }
-    if (value.could_go_by_recipe()) {
-        recomputable_.insert({value.distance, id});
+    if (value.is_ready()) {
+        ready_.insert({value.distance, id});
+        ready_first_bytes_ += value.recompute_first ? value.size_bytes : 0;
+    }
+    if (value.is_due_by_plan()) {
+        due_by_plan_.insert(id);
     }
     if (value.by_recipe) {
         by_recipe_.insert(id);
@@ -116,15 +125,30 @@ void ValueTable::file(ValueId id, Value const& value) {
 }
 
 void ValueTable::set_distance(ValueId id, Value& value, std::int64_t distance) {
-    Order* const view = view_of(value);
-    bool const could_go = value.could_go_by_recipe();
-    for (Order* const each : {view, could_go ? &recomputable_ : nullptr}) {
+    for (Order* const each : {view_of(value), value.is_ready() ? &ready_ : nullptr}) {
         if (each != nullptr) {
             each->erase({value.distance, id});
             each->insert({distance, id});
         }
     }
     value.distance = distance;
+}
+
+void ValueTable::look_again_at(ValueId id) {
+    Value* const value = find(id);
+    if (value != nullptr && !value->is_unsure && value->could_go_by_recipe()) {
+        value->is_unsure = true;
+        if (unsure_.size() > 2 * values_.size()) {  // nobody asks, and most have ended
+            std::erase_if(unsure_, [this](ValueId each) { return find(each) == nullptr; });
+        }
+        unsure_.push_back(id);
+    }
+}
+
+void ValueTable::look_again_at_users(Value const& value) {
+    for (ValueId const id : value.users) {
+        look_again_at(id);
+    }
 }
 
 ValueId ValueTable::largest_held() const {

@@ -12,6 +12,7 @@
 #include <set>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace spillway {
 
@@ -31,16 +32,26 @@ class ValueTable {
     /// Takes the value out of the views, lets `change` alter it, and files it where it belongs.
     template <typename Change>
     void alter(ValueId id, Value& value, Change&& change) {
+        bool const could_go = value.could_go_by_recipe();
+        bool const was_sound = value.is_sound_source();
         take_out(id, value);
         std::forward<Change>(change)(value);
         file(id, value);
+        if (value.could_go_by_recipe() && !could_go) {
+            look_again_at(id);
+        }
+        if (value.is_sound_source() != was_sound) {
+            look_again_at_users(value);
+        }
     }
 
     /// As `alter`, of the distance alone.
     void set_distance(ValueId id, Value& value, std::int64_t distance);
 
-    /// Held, unshared, without a copy: may be stored when asked.
+    /// Held, unshared, without a copy: may be stored ahead, and when asked.
     [[nodiscard]] Order const& storable() const { return storable_; }
+    /// As storable, but not ahead: these wait for their recipes.
+    [[nodiscard]] Order const& waiting() const { return waiting_; }
     /// As storable, but only before an allocation fails.
     [[nodiscard]] Order const& last_resort() const { return last_resort_; }
     /// On the device with a copy under way or away: can be dropped (or, returning, cancelled).
@@ -50,8 +61,17 @@ class ValueTable {
     /// Unreferred values whose copies are in flight.
     [[nodiscard]] Order const& orphans() const { return orphans_; }
 
-    /// Unshared and with a recipe; may be storable, too.
-    [[nodiscard]] Order const& recomputable() const { return recomputable_; }
+    /// They may go by their recipes now, as far as was looked again; may be stored, too.
+    [[nodiscard]] Order const& ready() const { return ready_; }
+    /// Of those that go by their recipes before anything is moved.
+    [[nodiscard]] std::int64_t ready_first_bytes() const { return ready_first_bytes_; }
+    /// Of those the ones that the plan has go now.
+    [[nodiscard]] std::pmr::set<ValueId> const& due_by_plan() const { return due_by_plan_; }
+    /// Whether it may go by its recipe may have changed.
+    void look_again_at(ValueId id);
+    void look_again_at_users(Value const& value);
+    /// Those of which that is so; each once.
+    [[nodiscard]] std::vector<ValueId> take_unsure() { return std::exchange(unsure_, {}); }
     /// Gone without a copy.
     [[nodiscard]] std::pmr::set<ValueId> const& by_recipe() const { return by_recipe_; }
 
@@ -85,7 +105,11 @@ class ValueTable {
     Order droppable_{&memory_};
     Order absent_{&memory_};
     Order orphans_{&memory_};
-    Order recomputable_{&memory_};
+    Order waiting_{&memory_};
+    Order ready_{&memory_};
+    std::pmr::set<ValueId> due_by_plan_{&memory_};
+    std::vector<ValueId> unsure_;
+    std::int64_t ready_first_bytes_ = 0;
     std::pmr::set<ValueId> by_recipe_{&memory_};
     std::int64_t gone_by_recipe_bytes_ = 0;
     std::int64_t gone_by_recipe_peak_bytes_ = 0;
