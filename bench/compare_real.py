@@ -120,7 +120,14 @@ def page_text(models: list[Model]) -> str:
     if not models:
         return NOT_YET
     picture = "\n\n![Measured step time by budget, a panel for each model](../pictures/policies.svg)" if PICTURE.exists() else ""
-    return table(models) + picture
+    return table(models) + picture + unsteady(models)
+
+
+def unsteady(models: list[Model]) -> str:
+    """A sentence on the models whose plain steps differed beside each other; empty where none did."""
+    differed = [f"{MODELS[model['model']]} ({max(abs(ratio - 1) for ratio in model['plain_over_plain']):.0%})"
+                for model in models if not steady.is_steady(model["plain_over_plain"])]
+    return "\n\nUnsteady: beside each other, two steps of plain differed by up to that share: " + ", ".join(differed) + "." if differed else ""
 
 
 def show(options: argparse.Namespace, models: list[Model]) -> None:

@@ -35,18 +35,33 @@ struct Queue {
     std::int64_t to_fetch = 0;
 };
 
-/// One stage or segment.
+/// One stage or segment. Numbers are slots, but for a time.
 struct Part {
     std::size_t end = 0;
     StageFate fate = StageFate::keep;  ///< of its first stage; others are `inner`
-    double kept = 0;                   ///< slots
-    double moved = 0;
-    double whole = 0;  ///< at once, in its backward
-    double forward_ns = 0;
-    double backward_ns = 0;  ///< with what is made again
-    double remake_ns = 0;
+    std::int64_t kept = 0;
+    std::int64_t moved = 0;
+    std::int64_t leaves = 0;  ///< that cross the link during its forward
+    std::int64_t returns = 0;
+    double whole = 0;         ///< at once, in its backward, with what is beside
     double forward_most = 0;  ///< at once, in its forward
+    double remake_ns = 0;
 };
+
+/// Whole numbers whose sums from the first on are those of `amounts`, rounded: sums over stages in
+/// a row are off by one at most, however many they are.
+std::vector<std::int64_t> rounded_in_sum(std::vector<double> const& amounts) {
+    std::vector<std::int64_t> rounded;
+    double sum = 0;
+    std::int64_t before = 0;
+    for (double const amount : amounts) {
+        sum += amount;
+        std::int64_t const now = std::llround(std::min(sum, 1e15));
+        rounded.push_back(now - before);
+        before = now;
+    }
+    return rounded;
+}
 
 class PofoTable {
   public:
@@ -62,6 +77,18 @@ class PofoTable {
           ns_a_slot_(problem.rate > 0 ? slot_bytes_ * 1e9 / problem.rate : 0),
           parts_(problem.stages.size()),
           known_(parts_.size() * cube(slots_ + 1)) {
+        auto const slots_of_each = [&](auto const& amount_of) {
+            std::vector<double> amounts;
+            for (Stage const& stage : problem.stages) {
+                amounts.push_back(amount_of(stage));
+            }
+            return rounded_in_sum(amounts);
+        };
+        inputs_ = slots_of_each([&](Stage const& stage) { return slots_of(stage.input_bytes); });
+        tapes_ = slots_of_each([&](Stage const& stage) { return slots_of(stage.tape_bytes); });
+        others_ = slots_of_each([&](Stage const& stage) { return slots_of(stage.other_bytes); });
+        leaves_ = slots_of_each([&](Stage const& stage) { return crossing(stage.forward_ns); });
+        returns_ = slots_of_each([&](Stage const& stage) { return crossing(stage.backward_ns); });
         for (std::size_t i = 0; i < parts_.size(); ++i) {
             add_parts(i);
         }
@@ -96,16 +123,21 @@ class PofoTable {
         return static_cast<double>(bytes) / slot_bytes_;
     }
     [[nodiscard]] bool can_move() const { return ns_a_slot_ > 0; }
+    /// Slots that the link moves in that time.
+    [[nodiscard]] double crossing(std::int64_t ns) const {
+        return can_move() ? static_cast<double>(ns) / ns_a_slot_ : 0;
+    }
 
     void add_parts(std::size_t i) {
         Stage const& first = problem_.stages[i];
+        double const most = slots_of(whole_bytes(first) + first.beside_bytes);
         Part alone{
             .end = i + 1,
-            .kept = slots_of(whole_bytes(first)),
-            .whole = slots_of(whole_bytes(first)),
-            .forward_ns = static_cast<double>(first.forward_ns),
-            .backward_ns = static_cast<double>(first.backward_ns),
-            .forward_most = slots_of(whole_bytes(first))};
+            .kept = inputs_[i] + tapes_[i] + others_[i],
+            .leaves = leaves_[i],
+            .returns = returns_[i],
+            .whole = most,
+            .forward_most = most};
         parts_[i].push_back(alone);
         if (can_move()) {
             std::swap(alone.kept, alone.moved);
@@ -117,6 +149,8 @@ class PofoTable {
 
     void add_segments(std::size_t i) {
         Part part{.fate = StageFate::checkpoint};
+        Stage const& first = problem_.stages[i];
+        std::int64_t inside = 0;  // slots that stay, beside the input
         std::int64_t inside_bytes = 0;
         std::int64_t bytes = 0;
         for (std::size_t j = i; j < problem_.stages.size(); ++j) {
@@ -126,25 +160,25 @@ class PofoTable {
             if (bytes > problem_.segment_bytes) {
                 return;
             }
+            inside += others_[j] + (is_first || stage.input_has_recipe ? 0 : inputs_[j]);
             inside_bytes += is_first ? stage.other_bytes : bytes_kept_inside(stage);
-            auto const remake_ns =
-                static_cast<double>(is_first ? stage.tape_ns : remake_inside_ns(stage));
+            std::int64_t const remake_ns = is_first ? stage.tape_ns : remake_inside_ns(stage);
             part.end = j + 1;
-            part.whole = slots_of(bytes);
+            part.whole = std::max(part.whole, slots_of(bytes + stage.beside_bytes));
             part.forward_most = std::max(
                 part.forward_most,
-                slots_of(problem_.stages[i].input_bytes + inside_bytes + stage.tape_bytes)
+                slots_of(first.input_bytes + inside_bytes + stage.tape_bytes + stage.beside_bytes)
             );
-            part.forward_ns += static_cast<double>(stage.forward_ns);
-            part.remake_ns += remake_ns;
-            part.backward_ns += static_cast<double>(stage.backward_ns) + remake_ns;
-            part.kept = slots_of(problem_.stages[i].input_bytes + inside_bytes);
+            part.leaves += leaves_[j];
+            part.returns += returns_[j] + std::llround(crossing(remake_ns));
+            part.remake_ns += static_cast<double>(remake_ns);
+            part.kept = inputs_[i] + inside;
             part.moved = 0;
             part.fate = StageFate::checkpoint;
             parts_[i].push_back(part);
-            if (can_move() && problem_.stages[i].input) {
-                part.moved = slots_of(problem_.stages[i].input_bytes);
-                part.kept = slots_of(inside_bytes);
+            if (can_move() && first.input) {
+                part.moved = inputs_[i];
+                part.kept = inside;
                 part.fate = StageFate::move_input;
                 parts_[i].push_back(part);
             }
@@ -158,21 +192,16 @@ class PofoTable {
         if (part.whole > room || part.forward_most > room) {
             return kNever;
         }
-        auto const after = [&](double waiting, double use, double ns, double& idle) {
-            idle = std::max(0.0, use - (room - waiting));
-            double const hidden = can_move() ? ns / ns_a_slot_ : 0;
-            return std::max(0.0, waiting - hidden - idle) + part.moved;
+        auto const after = [&](std::int64_t waiting, double use, std::int64_t crossed, double& idle
+                           ) {
+            idle = std::max(0.0, use - (room - static_cast<double>(waiting)));
+            return std::max<std::int64_t>(0, waiting - crossed - std::llround(idle)) + part.moved;
         };
         double idle_out = 0;
         double idle_in = 0;
-        double const leave = after(
-            static_cast<double>(queue.to_leave), part.forward_most, part.forward_ns, idle_out
-        );
-        double const fetch =
-            after(static_cast<double>(queue.to_fetch), part.whole, part.backward_ns, idle_in);
-        queue.held += static_cast<std::int64_t>(std::ceil(part.kept - 1e-9));
-        queue.to_leave = static_cast<std::int64_t>(std::ceil(leave - 1e-9));
-        queue.to_fetch = static_cast<std::int64_t>(std::ceil(fetch - 1e-9));
+        queue.to_leave = after(queue.to_leave, part.forward_most, part.leaves, idle_out);
+        queue.to_fetch = after(queue.to_fetch, part.whole, part.returns, idle_in);
+        queue.held += part.kept;
         if (queue.held + std::max(queue.to_leave, queue.to_fetch) > slots_) {
             return kNever;
         }
@@ -216,6 +245,11 @@ class PofoTable {
     double const slot_bytes_;
     std::int64_t const slots_;
     double const ns_a_slot_;
+    std::vector<std::int64_t> inputs_;  ///< by stage, slots
+    std::vector<std::int64_t> tapes_;
+    std::vector<std::int64_t> others_;
+    std::vector<std::int64_t> leaves_;  ///< that the link moves during its forward
+    std::vector<std::int64_t> returns_;
     std::vector<std::vector<Part>> parts_;    ///< that begin at each stage
     std::vector<std::optional<Best>> known_;  ///< by stage and queue
 };
@@ -238,7 +272,8 @@ Result<Plan> plan_at_rate(
         .slots = slots_for(stages.size())};
     std::vector<StageFate> least(stages.size(), rate > 0 ? StageFate::move : StageFate::checkpoint);
     return first_plan_that_fits(request, step, stages, [&](std::int64_t room_bytes) {
-        problem.room_bytes = std::min(room_bytes, 2 * whole_bytes(stages));
+        problem.room_bytes =
+            std::min(room_bytes, 2 * (whole_bytes(stages) + most_bytes_beside(stages)));
         if (std::optional<PofoAnswer> answer = pofo_fates(problem)) {
             least = std::move(answer->fates);
         }
@@ -250,10 +285,11 @@ Result<Plan> plan_at_rate(
 
 Result<Plan> plan_pofo(PlanRequest const& request) {
     StepView const step(request.trace);
-    Result<std::vector<Stage>> const stages = stages_with_recipes(step);
+    Result<std::vector<Stage>> stages = stages_with_recipes(step);
     if (!stages.ok()) {
         return stages.error();
     }
+    stages->push_back(end_stage(step, *stages));
     TransferRates const rates = transfer_rates(request.machine, request.pool());
     Result<Plan> moving = plan_at_rate(request, step, *stages, std::min(rates.out, rates.in));
     Result<Plan> alone = plan_rotor(request);

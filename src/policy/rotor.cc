@@ -99,18 +99,21 @@ class RotorTable {
     }
 
     void fill(std::size_t i) {
-        offer(i, i, 0, whole_bytes(stages_[i]), whole_bytes(stages_[i]));
+        std::int64_t const own_bytes = whole_bytes(stages_[i]);
+        offer(i, i, 0, own_bytes, own_bytes + stages_[i].beside_bytes);
         std::int64_t kept_bytes = stages_[i].input_bytes;
         std::int64_t bytes = 0;
+        std::int64_t most_bytes = 0;  // with what is beside, as backward has it
         std::int64_t ns = 0;
         for (std::size_t j = i; j < stages_.size(); ++j) {
             bytes += whole_bytes(stages_[j]);
+            most_bytes = std::max(most_bytes, bytes + stages_[j].beside_bytes);
             kept_bytes += j == i ? stages_[j].other_bytes : bytes_kept_inside(stages_[j]);
             ns += j == i ? stages_[j].tape_ns : remake_inside_ns(stages_[j]);
-            if (bytes > room_bytes_ || bytes > segment_bytes_) {
+            if (most_bytes > room_bytes_ || bytes > segment_bytes_) {
                 break;
             }
-            offer(i, j + 1, ns, kept_bytes, bytes);
+            offer(i, j + 1, ns, kept_bytes, most_bytes);
         }
     }
 
@@ -144,15 +147,17 @@ ChainCosts chain_costs(std::vector<Stage> const& stages, std::vector<StageFate> 
             ++end;
         }
         std::int64_t bytes = 0;
+        std::int64_t most_bytes = 0;
         std::int64_t kept_bytes = stages[i].input_bytes + stages[i].other_bytes;
         std::int64_t ns = stages[i].tape_ns;
         for (std::size_t j = i; j < end; ++j) {
             bytes += whole_bytes(stages[j]);
+            most_bytes = std::max(most_bytes, bytes + stages[j].beside_bytes);
             kept_bytes += j == i ? 0 : bytes_kept_inside(stages[j]);
             ns += j == i ? 0 : remake_inside_ns(stages[j]);
         }
         bool const is_kept = fates[i] == StageFate::keep;
-        costs.peak_bytes = std::max(costs.peak_bytes, held_bytes + bytes);
+        costs.peak_bytes = std::max(costs.peak_bytes, held_bytes + most_bytes);
         costs.recompute_ns += is_kept ? 0 : ns;
         held_bytes += is_kept ? whole_bytes(stages[i]) : kept_bytes;
         i = end;
@@ -162,11 +167,12 @@ ChainCosts chain_costs(std::vector<Stage> const& stages, std::vector<StageFate> 
 
 Result<Plan> plan_rotor(PlanRequest const& request) {
     StepView const step(request.trace);
-    Result<std::vector<Stage>> const stages = stages_with_recipes(step);
+    Result<std::vector<Stage>> stages = stages_with_recipes(step);
     if (!stages.ok()) {
         return stages.error();
     }
-    std::int64_t const all_bytes = whole_bytes(*stages);
+    stages->push_back(end_stage(step, *stages));
+    std::int64_t const all_bytes = whole_bytes(*stages) + most_bytes_beside(*stages);
     // Each stage rounds up, by a slot at most: an eighth in all, where there is room for all.
     auto const count = static_cast<std::int64_t>(stages->size());
     std::int64_t const most_bytes = all_bytes + all_bytes / 8 + count;

@@ -79,6 +79,89 @@ std::vector<ValueId> values_of(Stage const& stage) {
     return values;
 }
 
+/// By point: the stage whose it is, by its unit or that of the point before; `count` for those
+/// between the last one's forward and its backward. None: an update's, where no stage has anything.
+std::vector<std::optional<std::size_t>> stages_of_points(StepView const& step, std::size_t count) {
+    std::vector<TracePoint> const& points = step.trace.points;
+    std::size_t forward_end = 0;
+    std::size_t backward_begin = points.size();
+    for (std::size_t at = 0; at < points.size(); ++at) {
+        if (step.units.of_point[at] && points[at].phase == Phase::forward) {
+            forward_end = at + 1;
+        } else if (step.units.of_point[at] && points[at].phase == Phase::backward) {
+            backward_begin = std::min(backward_begin, at);
+        }
+    }
+    std::vector<std::optional<std::size_t>> owners(points.size());
+    std::size_t last = 0;
+    for (std::size_t at = 0; at < points.size(); ++at) {
+        last = step.units.of_point[at].value_or(last);
+        if (points[at].phase != Phase::update) {
+            owners[at] = forward_end <= at && at < backward_begin ? count : last;
+        }
+    }
+    return owners;
+}
+
+/// By point: the floor, and what is held of values that no stage has.
+std::vector<std::int64_t> bytes_beside_by_point(
+    StepView const& step, std::vector<Stage> const& stages
+) {
+    std::vector<bool> is_staged(step.values.size());
+    for (Stage const& stage : stages) {
+        for (ValueId const id : values_of(stage)) {
+            is_staged[id.index()] = true;
+        }
+    }
+    auto const size = [&](ValueId id) {
+        return is_staged[id.index()] ? 0 : value_of(step, id).size_bytes;
+    };
+    std::vector<std::int64_t> bytes;
+    std::int64_t held_bytes = 0;
+    for (TracePoint const& point : step.trace.points) {
+        for (ValueId const id : point.saved) {
+            held_bytes += size(id);
+        }
+        bytes.push_back(held_bytes + point.floor_bytes);
+        for (ValueId const id : point.dropped) {
+            held_bytes -= size(id);
+        }
+    }
+    return bytes;
+}
+
+/// By stage, and last of what is between forward and backward: the most at any of its points. A
+/// stage without points counts as the largest.
+std::vector<std::int64_t> bytes_beside_each(
+    StepView const& step, std::vector<Stage> const& stages
+) {
+    std::vector<std::int64_t> const of_points = bytes_beside_by_point(step, stages);
+    std::vector<std::optional<std::size_t>> const owners = stages_of_points(step, stages.size());
+    constexpr std::int64_t kNone = -1;
+    std::vector<std::int64_t> bytes(stages.size() + 1, kNone);
+    for (std::size_t at = 0; at < owners.size(); ++at) {
+        if (owners[at]) {
+            bytes[*owners[at]] = std::max(bytes[*owners[at]], of_points[at]);
+        }
+    }
+    std::int64_t const most =
+        std::max<std::int64_t>(0, *std::max_element(bytes.begin(), bytes.end()));
+    std::replace(bytes.begin(), bytes.end() - 1, kNone, most);
+    if (bytes.back() == kNone) {
+        bytes.back() = *std::min_element(bytes.begin(), bytes.end() - 1);
+    }
+    return bytes;
+}
+
+/// Above the least of all.
+void add_bytes_beside(StepView const& step, std::vector<Stage>& stages) {
+    std::vector<std::int64_t> const bytes = bytes_beside_each(step, stages);
+    std::int64_t const least = *std::min_element(bytes.begin(), bytes.end());
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+        stages[i].beside_bytes = bytes[i] - least;
+    }
+}
+
 }  // namespace
 
 std::vector<Stage> stages_of(StepView const& step) {
@@ -108,6 +191,7 @@ std::vector<Stage> stages_of(StepView const& step) {
         }
     }
     add_times(step, stages);
+    add_bytes_beside(step, stages);
     return stages;
 }
 
@@ -164,27 +248,30 @@ Plan plan_of_stages(
 }
 
 std::int64_t bytes_beside_stages(StepView const& step, std::vector<Stage> const& stages) {
-    std::vector<bool> is_staged(step.values.size());
+    std::vector<std::int64_t> const bytes = bytes_beside_each(step, stages);
+    return *std::min_element(bytes.begin(), bytes.end());
+}
+
+std::int64_t most_bytes_beside(std::vector<Stage> const& stages) {
+    std::int64_t most = 0;
     for (Stage const& stage : stages) {
-        for (ValueId const id : values_of(stage)) {
-            is_staged[id.index()] = true;
+        most = std::max(most, stage.beside_bytes);
+    }
+    return most;
+}
+
+Stage end_stage(StepView const& step, std::vector<Stage> const& stages) {
+    std::vector<std::int64_t> const bytes = bytes_beside_each(step, stages);
+    Stage end;
+    end.beside_bytes = bytes.back() - *std::min_element(bytes.begin(), bytes.end());
+    std::vector<std::optional<std::size_t>> const owners = stages_of_points(step, stages.size());
+    for (std::size_t at = 0; at < owners.size(); ++at) {
+        if (owners[at] == stages.size()) {
+            TracePoint const& point = step.trace.points[at];
+            (point.phase == Phase::forward ? end.forward_ns : end.backward_ns) += point.duration_ns;
         }
     }
-    std::int64_t held_bytes = 0;
-    std::int64_t most_bytes = 0;
-    for (TracePoint const& point : step.trace.points) {
-        auto const size = [&](ValueId id) {
-            return is_staged[id.index()] ? 0 : value_of(step, id).size_bytes;
-        };
-        for (ValueId const id : point.saved) {
-            held_bytes += size(id);
-        }
-        most_bytes = std::max(most_bytes, held_bytes + point.floor_bytes);
-        for (ValueId const id : point.dropped) {
-            held_bytes -= size(id);
-        }
-    }
-    return most_bytes;
+    return end;
 }
 
 std::int64_t whole_bytes(std::vector<Stage> const& stages) {

@@ -34,6 +34,9 @@ struct Stage {
     std::int64_t tape_ns = 0;     ///< the same, where the input is there
     std::int64_t forward_ns = 0;  ///< its points'
     std::int64_t backward_ns = 0;
+    /// Beside stages' values at its points, above `bytes_beside_stages`: an early layer of a
+    /// convolutional network has larger gradients than a late one.
+    std::int64_t beside_bytes = 0;
 
     bool operator==(Stage const&) const = default;
 };
@@ -77,11 +80,17 @@ enum class StageFate : std::uint8_t {
     std::vector<StageFate> const& fates
 );
 
-/// What stays where every stage keeps nothing: the most of floor and of values that no stage
-/// has, at any point.
+/// What stays where every stage keeps nothing: floor and values that no stage has, the most of
+/// each stage's points, and of all stages the least (`Stage::beside_bytes` has the others').
 [[nodiscard]] std::int64_t bytes_beside_stages(
     StepView const& step, std::vector<Stage> const& stages
 );
+
+[[nodiscard]] std::int64_t most_bytes_beside(std::vector<Stage> const& stages);
+
+/// The points between the last stage's forward and its backward, the loss, as a stage that saves
+/// nothing.
+[[nodiscard]] Stage end_stage(StepView const& step, std::vector<Stage> const& stages);
 
 /// Of stages that are made again at once: the runtime brings back no more than half of the budget
 /// (executor/recompute.cc).

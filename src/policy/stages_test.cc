@@ -7,6 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 namespace spillway {
 namespace {
 
@@ -52,13 +55,47 @@ TEST(Stages, an_input_that_no_module_is_known_of_is_the_next_unit_s) {
     EXPECT_EQ(stages[0].input, ValueId{1}) << "before the first nothing tells";
 }
 
-TEST(Stages, beside_them_is_the_floor_and_what_no_stage_has) {
+TEST(Stages, beside_them_is_the_floor_and_what_no_stage_has_where_each_stage_runs) {
     Trace trace = blocks(4);
     StepView const step(trace);
     EXPECT_EQ(bytes_beside_stages(step, stages_of(step)), kChainFloorBytes);
-    trace.values[5].size_bytes = 100;
+    EXPECT_EQ(most_bytes_beside(stages_of(step)), 0);
+    trace.values[5].size_bytes = 100;  // block 2's tape: it stays from there to its backward
+    trace.points.back().floor_bytes += 30;
     StepView const other(trace);
-    EXPECT_EQ(bytes_beside_stages(other, stages_of(other)), kChainFloorBytes + 100);
+    std::vector<Stage> const stages = stages_of(other);
+    EXPECT_EQ(bytes_beside_stages(other, stages), kChainFloorBytes);
+    EXPECT_EQ(stages[0].beside_bytes, 30);
+    EXPECT_EQ(stages[1].beside_bytes, 0);
+    EXPECT_EQ(stages[2].beside_bytes, 100);
+    EXPECT_EQ(stages[3].beside_bytes, 100);
+}
+
+TEST(Stages, the_loss_is_a_stage_that_saves_nothing) {
+    Trace trace = blocks(4);
+    auto const backward =
+        std::find_if(trace.points.begin(), trace.points.end(), [](auto const& each) {
+            return each.phase == Phase::backward;
+        });
+    ValueId const logits{8};
+    trace.values.push_back({.slot = {"loss", 0, 0}, .size_bytes = 700, .module = "head"});
+    trace.points.insert(
+        backward,
+        {{.duration_ns = 40, .floor_bytes = kChainFloorBytes + 60, .saved = {logits}},
+         {.phase = Phase::backward,
+          .duration_ns = 90,
+          .floor_bytes = kChainFloorBytes + 80,
+          .needed = {logits},
+          .dropped = {logits}}}
+    );
+    StepView const step(trace);
+    std::vector<Stage> const stages = stages_of(step);
+    Stage const end = end_stage(step, stages);
+    EXPECT_EQ(end.beside_bytes, 780);
+    EXPECT_EQ(end.forward_ns, 40);
+    EXPECT_EQ(end.backward_ns, 90);
+    EXPECT_EQ(whole_bytes(end), 0);
+    EXPECT_EQ(most_bytes_beside(stages), 0);
 }
 
 TEST(Stages, fates_of_stages_are_those_of_their_values) {

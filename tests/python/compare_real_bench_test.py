@@ -82,6 +82,13 @@ class MadeUp(unittest.TestCase):
         self.assertEqual(sum('"policy"' in line for line in text.splitlines()), 4)
 
 
+    def test_the_page_says_which_models_were_unsteady(self):
+        calm = {**self.one, "plain_over_plain": [1.0, 1.001, 0.999, 1.0]}
+        self.assertEqual(compare_real.unsteady([calm]), "")
+        said = compare_real.page_text([{**calm, "plain_over_plain": [1.0, 1.2, 0.9, 1.1]}]).splitlines()[-1]
+        self.assertTrue(said.startswith("Unsteady") and said.endswith("ResNet-18 (20%)."), said)
+
+
 class Page(unittest.TestCase):
     def test_the_docs_have_the_table_of_the_committed_results(self):
         told = compare_real.page_text(compare_real.read(compare_real.RESULTS))
