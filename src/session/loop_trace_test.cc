@@ -3,6 +3,7 @@
 
 // The trace of a step, made by a loop on real memory.
 
+#include "base/clock.h"
 #include "session/loop_rig.h"
 #include "trace/trace.h"
 
@@ -133,15 +134,18 @@ TEST(LoopTrace, compute_is_what_is_no_wait_and_no_call_of_the_runtime) {
     rig.tier->set_delay_ms(100);
     ASSERT_TRUE(rig.loop->trace_a_step(rig.file).ok());
     rig.step(1, 1);
+    std::int64_t const before_ns = rig.loop->stalled_ns();
+    std::int64_t const began_ns = steady_now_ns();
     rig.loop->begin_step(2);
     rig.loop->phase(Phase::forward);
     std::vector<ValueId> const values = rig.save_all(8, kTracedSize);
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     rig.loop->phase(Phase::backward);
     EXPECT_TRUE(rig.loop->need(values.front()).ok());
-    std::int64_t const waited_ns = rig.loop->stalled_ns();
-    EXPECT_GT(waited_ns, 200'000'000);
+    std::int64_t const waited_ns = rig.loop->stalled_ns() - before_ns;
+    EXPECT_GT(waited_ns, 0);
     rig.loop.reset();
+    std::int64_t const took_ns = steady_now_ns() - began_ns;
     Trace const trace = rig.traced();
     std::int64_t compute_ns = 0;
     std::int64_t longest_ns = 0;
@@ -150,7 +154,7 @@ TEST(LoopTrace, compute_is_what_is_no_wait_and_no_call_of_the_runtime) {
         longest_ns = std::max(longest_ns, point.duration_ns);
     }
     EXPECT_GE(longest_ns, 30'000'000);
-    EXPECT_LT(compute_ns - longest_ns, waited_ns / 2);
+    EXPECT_LE(compute_ns + waited_ns, took_ns) << "no wait is compute, too";
 }
 
 TEST(LoopTrace, recipes_refer_to_the_traces_values) {

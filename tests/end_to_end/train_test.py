@@ -346,7 +346,7 @@ class Interrupted(InFolder):
         process.stderr.readline()
         process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        self.assertEqual(process.wait(20), 130)
+        self.assertEqual(process.wait(LIMIT_S), 130)
         self.assertFalse(pathlib.Path(self.path("ckpt")).exists())
 
     def wait_for_resident(self, process, size_bytes: int):

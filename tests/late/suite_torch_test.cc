@@ -49,7 +49,7 @@ std::uint64_t first_seed() {
 
 /// A thread that ran a backward may still be freeing what it had.
 void configure_when_idle() {
-    auto const until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    auto const until = std::chrono::steady_clock::now() + std::chrono::minutes(2);
     for (;;) {
         try {
             late::wait_idle();

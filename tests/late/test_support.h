@@ -78,9 +78,9 @@ inline std::int64_t used_bytes() {
 }
 
 /// Until no byte of a device is used: the thread that ran a backward lets go of its last tensor
-/// after it has told that it is done. Gives up after five seconds.
+/// after it has told that it is done. Gives up after two minutes.
 inline void wait_until_freed() {
-    auto const until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    auto const until = std::chrono::steady_clock::now() + std::chrono::minutes(2);
     do {
         wait_idle();
     } while (used_bytes() > 0 && std::chrono::steady_clock::now() < until);
