@@ -380,7 +380,7 @@ class HandedOut(AsPlain):
         tensors under Python's lock. A hang is found by the time limit of this test's process."""
         script = f"""
 import faulthandler, sys, threading
-faulthandler.dump_traceback_later(90, exit=True)
+faulthandler.dump_traceback_later(600, exit=True)
 sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
 import spillway, torch
 import as_plain as here
@@ -412,7 +412,7 @@ with session:
         here.push()
     thread.join()
 """
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=900, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
 
 

@@ -97,7 +97,6 @@ def models_of(choices: random.Random) -> list[torch.nn.Sequential]:
 class NestingFuzz(Case):
     def setUp(self) -> None:
         super().setUp()
-        faulthandler.dump_traceback_later(HANGS_AFTER_S, exit=True)
         self.addCleanup(faulthandler.cancel_dump_traceback_later)
 
     def run_one(self, seed: int, budget: int | None) -> list[str]:
@@ -115,6 +114,7 @@ class NestingFuzz(Case):
         """How many programs ended as under plain autograd, and of how many sessions of these something left."""
         same = moved = 0
         for seed in SEEDS:
+            faulthandler.dump_traceback_later(HANGS_AFTER_S, exit=True)  # anew for each program
             with self.subTest(seed=seed, budget=budget):
                 plain = self.run_one(seed, None)
                 with contextlib.suppress(torch.OutOfMemoryError):

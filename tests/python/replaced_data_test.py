@@ -86,7 +86,7 @@ class ReplacedData(same_bits.Case):
 
     def test_data_assigned_while_data_are_assigned(self) -> None:
         """A session does not call the wrapper's `detach`, as plain autograd does not; it once did, under its lock."""
-        faulthandler.dump_traceback_later(60, exit=True)  # and then hung
+        faulthandler.dump_traceback_later(600, exit=True)  # and then hung
         self.addCleanup(faulthandler.cancel_dump_traceback_later)
         plain = self.gradient()
         with spillway.session(torch.nn.Linear(1, 1), device_budget="1GiB", nvme=str(self.folder), min_tensor_bytes=1) as session:

@@ -192,7 +192,7 @@ class SavedAsGradient(same_bits.Case):
                     loss = Dot.apply(weight, same_bits.noise(8, 8).repeat(16, 16))
                 loss.backward()
             session.close()
-        faulthandler.dump_traceback_later(120, exit=True)
+        faulthandler.dump_traceback_later(600, exit=True)
         self.addCleanup(faulthandler.cancel_dump_traceback_later)
         threads = [threading.Thread(target=train) for _ in range(2)]
         for thread in threads:
