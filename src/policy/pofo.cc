@@ -8,6 +8,7 @@
 #include "policy/transfer_times.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -39,10 +40,10 @@ struct Queue {
 struct Part {
     std::size_t end = 0;
     StageFate fate = StageFate::keep;  ///< of its first stage; others are `inner`
-    std::int64_t kept = 0;
-    std::int64_t moved = 0;
-    std::int64_t leaves = 0;  ///< that cross the link during its forward
-    std::int64_t returns = 0;
+    double kept = 0;
+    double moved = 0;
+    double leaves = 0;  ///< that the link moves during its forward
+    double returns = 0;
     double whole = 0;         ///< at once, in its backward, with what is beside
     double forward_most = 0;  ///< at once, in its forward
     double remake_ns = 0;
@@ -50,15 +51,14 @@ struct Part {
 
 /// Whole numbers whose sums from the first on are those of `amounts`, rounded: sums over stages in
 /// a row are off by one at most, however many they are.
-std::vector<std::int64_t> rounded_in_sum(std::vector<double> const& amounts) {
-    std::vector<std::int64_t> rounded;
+std::vector<double> rounded_in_sum(std::vector<double> const& amounts) {
+    std::vector<double> rounded;
     double sum = 0;
-    std::int64_t before = 0;
+    double before = 0;
     for (double const amount : amounts) {
         sum += amount;
-        std::int64_t const now = std::llround(std::min(sum, 1e15));
-        rounded.push_back(now - before);
-        before = now;
+        rounded.push_back(std::round(sum) - before);
+        before = std::round(sum);
     }
     return rounded;
 }
@@ -82,7 +82,7 @@ class PofoTable {
             for (Stage const& stage : problem.stages) {
                 amounts.push_back(amount_of(stage));
             }
-            return rounded_in_sum(amounts);
+            return problem.rounds_up ? amounts : rounded_in_sum(amounts);
         };
         inputs_ = slots_of_each([&](Stage const& stage) { return slots_of(stage.input_bytes); });
         tapes_ = slots_of_each([&](Stage const& stage) { return slots_of(stage.tape_bytes); });
@@ -122,6 +122,9 @@ class PofoTable {
     [[nodiscard]] double slots_of(std::int64_t bytes) const {
         return static_cast<double>(bytes) / slot_bytes_;
     }
+    static std::int64_t whole_slots(double slots) {
+        return static_cast<std::int64_t>(std::ceil(slots - 1e-9));
+    }
     [[nodiscard]] bool can_move() const { return ns_a_slot_ > 0; }
     /// Slots that the link moves in that time.
     [[nodiscard]] double crossing(std::int64_t ns) const {
@@ -150,7 +153,7 @@ class PofoTable {
     void add_segments(std::size_t i) {
         Part part{.fate = StageFate::checkpoint};
         Stage const& first = problem_.stages[i];
-        std::int64_t inside = 0;  // slots that stay, beside the input
+        double inside = 0;  // slots that stay, beside the input
         std::int64_t inside_bytes = 0;
         std::int64_t bytes = 0;
         for (std::size_t j = i; j < problem_.stages.size(); ++j) {
@@ -170,7 +173,7 @@ class PofoTable {
                 slots_of(first.input_bytes + inside_bytes + stage.tape_bytes + stage.beside_bytes)
             );
             part.leaves += leaves_[j];
-            part.returns += returns_[j] + std::llround(crossing(remake_ns));
+            part.returns += returns_[j] + crossing(remake_ns);
             part.remake_ns += static_cast<double>(remake_ns);
             part.kept = inputs_[i] + inside;
             part.moved = 0;
@@ -192,16 +195,16 @@ class PofoTable {
         if (part.whole > room || part.forward_most > room) {
             return kNever;
         }
-        auto const after = [&](std::int64_t waiting, double use, std::int64_t crossed, double& idle
-                           ) {
-            idle = std::max(0.0, use - (room - static_cast<double>(waiting)));
-            return std::max<std::int64_t>(0, waiting - crossed - std::llround(idle)) + part.moved;
+        auto const after = [&](std::int64_t waiting, double use, double crossed, double& idle) {
+            auto const before = static_cast<double>(waiting);
+            idle = std::max(0.0, use - (room - before));
+            return whole_slots(std::max(0.0, before - crossed - idle) + part.moved);
         };
         double idle_out = 0;
         double idle_in = 0;
         queue.to_leave = after(queue.to_leave, part.forward_most, part.leaves, idle_out);
         queue.to_fetch = after(queue.to_fetch, part.whole, part.returns, idle_in);
-        queue.held += part.kept;
+        queue.held += whole_slots(part.kept);
         if (queue.held + std::max(queue.to_leave, queue.to_fetch) > slots_) {
             return kNever;
         }
@@ -245,11 +248,11 @@ class PofoTable {
     double const slot_bytes_;
     std::int64_t const slots_;
     double const ns_a_slot_;
-    std::vector<std::int64_t> inputs_;  ///< by stage, slots
-    std::vector<std::int64_t> tapes_;
-    std::vector<std::int64_t> others_;
-    std::vector<std::int64_t> leaves_;  ///< that the link moves during its forward
-    std::vector<std::int64_t> returns_;
+    std::vector<double> inputs_;  ///< by stage, slots
+    std::vector<double> tapes_;
+    std::vector<double> others_;
+    std::vector<double> leaves_;  ///< that the link moves during its forward
+    std::vector<double> returns_;
     std::vector<std::vector<Part>> parts_;    ///< that begin at each stage
     std::vector<std::optional<Best>> known_;  ///< by stage and queue
 };
@@ -263,15 +266,20 @@ std::optional<PofoAnswer> pofo_fates(PofoProblem const& problem) {
 namespace {
 
 Result<Plan> plan_at_rate(
-    PlanRequest const& request, StepView const& step, std::vector<Stage> const& stages, double rate
+    PlanRequest const& request,
+    StepView const& step,
+    std::vector<Stage> const& stages,
+    double rate,
+    bool rounds_up
 ) {
     PofoProblem problem{
         .stages = stages,
         .segment_bytes = most_segment_bytes(request),
         .rate = rate,
-        .slots = slots_for(stages.size())};
+        .slots = slots_for(stages.size()),
+        .rounds_up = rounds_up};
     std::vector<StageFate> least(stages.size(), rate > 0 ? StageFate::move : StageFate::checkpoint);
-    return first_plan_that_fits(request, step, stages, [&](std::int64_t room_bytes) {
+    return quickest_plan_that_fits(request, step, stages, [&](std::int64_t room_bytes) {
         problem.room_bytes =
             std::min(room_bytes, 2 * (whole_bytes(stages) + most_bytes_beside(stages)));
         if (std::optional<PofoAnswer> answer = pofo_fates(problem)) {
@@ -279,6 +287,13 @@ Result<Plan> plan_at_rate(
         }
         return least;
     });
+}
+
+/// As simulated.
+bool is_quicker(PlanRequest const& request, Plan const& plan, Plan const& than) {
+    Result<Forecast> const one = forecast(request, request.budgets, plan);
+    Result<Forecast> const other = forecast(request, request.budgets, than);
+    return one.ok() && other.ok() && one->fits && (!other->fits || one->step_ns < other->step_ns);
 }
 
 }  // namespace
@@ -291,16 +306,15 @@ Result<Plan> plan_pofo(PlanRequest const& request) {
     }
     stages->push_back(end_stage(step, *stages));
     TransferRates const rates = transfer_rates(request.machine, request.pool());
-    Result<Plan> moving = plan_at_rate(request, step, *stages, std::min(rates.out, rates.in));
-    Result<Plan> alone = plan_rotor(request);
-    if (!moving.ok() || !alone.ok()) {
-        return moving;
+    double const rate = std::min(rates.out, rates.in);
+    Result<Plan> best = plan_at_rate(request, step, *stages, rate, true);
+    for (Result<Plan>& other :
+         std::array{plan_at_rate(request, step, *stages, rate, false), plan_rotor(request)}) {
+        if (best.ok() && other.ok() && is_quicker(request, *other, *best)) {
+            best = std::move(other);
+        }
     }
-    Result<Forecast> const one = forecast(request, request.budgets, *moving);
-    Result<Forecast> const other = forecast(request, request.budgets, *alone);
-    bool const is_better =
-        one.ok() && other.ok() && other->fits && (!one->fits || other->step_ns < one->step_ns);
-    return is_better ? alone : moving;
+    return best;
 }
 
 }  // namespace spillway

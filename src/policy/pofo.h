@@ -27,6 +27,7 @@ struct PofoProblem {
     std::int64_t segment_bytes = 0;  ///< of a segment no more is made again at once
     double rate = 0;                 ///< bytes a second, each way; 0: nothing can be offloaded
     std::int64_t slots = 0;          ///< that room is cut into, at most
+    bool rounds_up = true;           ///< each stage to slots; else sums over stages in a row
 };
 
 struct PofoAnswer {
@@ -39,7 +40,8 @@ struct PofoAnswer {
 /// The fates that cost the least extra time. None: no fates fit.
 [[nodiscard]] std::optional<PofoAnswer> pofo_fates(PofoProblem const& problem);
 
-/// Ours: of that and of rotor's plan the one that is simulated faster.
+/// Ours: of that, with slots rounded either way, and of rotor's plan the one that is simulated
+/// fastest.
 ///
 /// Fails   as stages_with_recipes
 [[nodiscard]] Result<Plan> plan_pofo(PlanRequest const& request);

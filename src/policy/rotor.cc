@@ -178,7 +178,7 @@ Result<Plan> plan_rotor(PlanRequest const& request) {
     std::int64_t const most_bytes = all_bytes + all_bytes / 8 + count;
     std::int64_t const slots = std::max(kSlots, std::min(8 * count, kMostSlots));
     std::vector<StageFate> least(stages->size(), StageFate::checkpoint);
-    return first_plan_that_fits(request, step, *stages, [&](std::int64_t room_bytes) {
+    return quickest_plan_that_fits(request, step, *stages, [&](std::int64_t room_bytes) {
         std::int64_t const room = std::min(room_bytes, most_bytes);
         if (auto fates = rotor_fates(*stages, room, most_segment_bytes(request), slots)) {
             least = std::move(*fates);

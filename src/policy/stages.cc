@@ -19,6 +19,10 @@ namespace {
 /// A value below this share of its unit's bytes stays: a choice.
 constexpr std::int64_t kSmallShare = 256;
 
+/// Plans for less room that are no quicker, before no more are tried: a choice.
+constexpr int kMostSlower = 4;
+constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
+
 TraceValue const& value_of(StepView const& step, ValueId id) {
     return step.trace.values[id.index()];
 }
@@ -303,7 +307,7 @@ std::int64_t room_for_stages(
 
 }  // namespace
 
-Result<Plan> first_plan_that_fits(
+Result<Plan> quickest_plan_that_fits(
     PlanRequest const& request,
     StepView const& step,
     std::vector<Stage> const& stages,
@@ -312,19 +316,29 @@ Result<Plan> first_plan_that_fits(
     std::int64_t const room_bytes = room_for_stages(request, step, stages);
     std::vector<StageFate> before;
     Plan plan;
+    std::optional<std::int64_t> quickest_ns;
+    int slower = 0;
     for (std::int64_t const percent : {100, 95, 90, 80, 70, 60, 50, 35, 20, 0}) {
+        if (slower == kMostSlower) {
+            break;
+        }
         std::vector<StageFate> fates = fates_for(room_bytes / 100 * percent);
         if (fates == before) {
             continue;
         }
-        plan = plan_of_stages(request, step, stages, fates);
+        Plan next = plan_of_stages(request, step, stages, fates);
         before = std::move(fates);
-        Result<Forecast> const costs = forecast(request, request.budgets, plan);
+        Result<Forecast> const costs = forecast(request, request.budgets, next);
         if (!costs.ok()) {
             return costs.error();
         }
-        if (costs->fits) {
-            break;
+        bool const is_better = costs->fits && costs->step_ns < quickest_ns.value_or(kForever);
+        slower += quickest_ns && !is_better ? 1 : 0;
+        if (is_better) {
+            quickest_ns = costs->step_ns;
+        }
+        if (is_better || !quickest_ns) {
+            plan = std::move(next);
         }
     }
     return plan;

@@ -97,10 +97,11 @@ enum class StageFate : std::uint8_t {
 [[nodiscard]] std::int64_t most_segment_bytes(PlanRequest const& request);
 
 /// A model of a chain is not the step: of the plans that `fates_for` makes for less and less room
-/// the first that fits, as the simulator says. Where none does, the last.
+/// the quickest that fits, as the simulator says, until four were no quicker. Where none
+/// fits, the last.
 ///
 /// Fails   as `forecast` does
-[[nodiscard]] Result<Plan> first_plan_that_fits(
+[[nodiscard]] Result<Plan> quickest_plan_that_fits(
     PlanRequest const& request,
     StepView const& step,
     std::vector<Stage> const& stages,
