@@ -113,6 +113,9 @@ int run_plan(PlanningFlags const& flags, PlanningBudgets const& budgets) {
         return refused("plan", plan.error().message());
     }
     std::fprintf(stderr, "%s\n", plan->summary.c_str());
+    if (!plan->note.empty()) {
+        std::fprintf(stderr, "note: %s\n", plan->note.c_str());
+    }
     std::fputs(plan->json.c_str(), stdout);
     return 0;
 }

@@ -31,6 +31,7 @@ struct PlanningFiles {
 struct PlanText {
     std::string json;     ///< the plan (docs/formats/plan.md)
     std::string summary;  ///< one line: the policy, its step and peak as foretold, beside no moves
+    std::string note{};   ///< one line: what the trace lacks that the policy uses; empty: nothing
 };
 
 /// The machines of data sheets: "a100_40" and so on, in alphabetical order.
@@ -83,6 +84,7 @@ struct Comparison {
     std::int64_t peak_bytes = 0;   ///< of the device then
     std::int64_t floor_bytes = 0;  ///< the smallest device budget under which `online` runs
     std::string tightest{};        ///< the point and the values that decide it, in a line
+    std::string note{};            ///< as PlanText::note, of all policies; not in the JSON
     std::vector<std::int64_t> budgets{};
     std::vector<Foretold> rows{};  ///< by policy, then by budget, in the order of `budgets`
 

@@ -152,7 +152,11 @@ class Recording {
     /// only backward passes of those graphs, and optimizer steps, until it is entered again.
     void by_error();
 
+    /// The step that its session is in: as reported, or begun since (Update).
+    [[nodiscard]] std::int64_t step() const;
+
   private:
+    std::shared_ptr<TorchSession> session_;
     std::unique_ptr<Entered> entered_;
 };
 
@@ -162,12 +166,14 @@ class Update {
   public:
     /// `state_bytes`: what the optimizer will keep that it has not allocated yet, where that is
     /// known. A refusal's estimate counts it. `parameters`: those that it steps, whose gradients
-    /// the report's peak shows apart.
+    /// the report's peak shows apart. `ends_step`: nobody reports steps, so the next one begins
+    /// with what autograd saves first in a forward after this, unless a forward is reported before.
     Update(
         Session& session,
         std::int64_t step,
         std::int64_t state_bytes = 0,
-        std::vector<at::Tensor> const& parameters = {}
+        std::vector<at::Tensor> const& parameters = {},
+        bool ends_step = false
     );
     ~Update();
     Update(Update const&) = delete;
@@ -176,6 +182,7 @@ class Update {
   private:
     std::shared_ptr<TorchSession> session_;
     Phase before_;
+    bool ends_step_;
     std::unique_ptr<Capped> capped_;
 };
 

@@ -168,7 +168,6 @@ class Session:
         self._last_owned: tuple[int, ...] | None = None
         self._is_entered = False
         self._entries = 0
-        self._steps_before_entry = 0  # of optimizers
         self._has_warned: set[str] = set()
         self._was_refused = False  # the budget does not hold what is there now
         # What took part, and its state when it was counted after a step.
@@ -248,7 +247,8 @@ class Session:
     def step(self) -> None:
         """Ends a training step; if the session is entered, the next step begins.
 
-        Entering counts a step by itself. Call this if a step has several forwards, or if the session stays entered.
+        Entering counts a step by itself; in a session that stays entered, so does a forward after an optimizer's step. Call
+        this if a step has several forwards.
         """
         if self._is_entered:
             self._own()
@@ -364,9 +364,8 @@ class Session:
             self._warn_of_nothing_recorded()
 
     def _warn_if_steps_are_outside(self) -> None:
-        """After an optimizer's step: one before the first entry may be a warm-up."""
-        self._steps_before_entry += self._entries == 0
-        if self._entries == 0 and self._steps_before_entry == 2:
+        """After an optimizer's step."""
+        if self._entries == 0:
             self._warn_of_nothing_recorded(at_opening=True)
 
     def __reduce_ex__(self, protocol: object) -> Any:

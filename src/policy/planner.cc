@@ -219,6 +219,10 @@ std::string to_text(PolicyChoice const& choice) {
     return text;
 }
 
+std::string why_no_plan(Error const& error) {
+    return error.where.rfind("policy ", 0) == 0 ? error.what : error.message();
+}
+
 double PlanRequest::parameter(std::string_view name) const {
     auto const found = parameters.find(name);
     SPILLWAY_ASSERT(found != parameters.end(), "a policy reads what it declares");

@@ -71,6 +71,9 @@ struct PlanRequest {
 /// What a session has its plan made by, and mended (`make_plan`).
 using Planner = std::function<Result<Plan>(Trace const&, PlanRan const*)>;
 
+/// Why it made none, for people, beside a name of the policy: without that name in front.
+[[nodiscard]] std::string why_no_plan(Error const& error);
+
 /// Has the policy make a plan, checks it (`validate`), and simulates two steps of it: the second
 /// one's time and the peak become the plan's predictions. What the policy calls the plan follows
 /// its name in brackets: "auto (str)". A policy that learns is asked again with what the simulation

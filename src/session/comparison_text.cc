@@ -70,7 +70,7 @@ std::string Comparison::to_table() const {
                              )
                            : "";
     }
-    return table + "\n" + refusals;
+    return table + "\n" + refusals + (note.empty() ? "" : "note: " + note + "\n");
 }
 
 std::string Comparison::to_json() const {

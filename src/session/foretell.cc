@@ -106,6 +106,7 @@ Result<Comparison> comparison_of(
     all.compute_ns = compute_of(trace);
     all.peak_bytes = peak_without_moves(trace);
     all.tightest = to_line(tightest_point(trace), trace);
+    all.note = note_of_recipes(trace, policies);
     all.floor_bytes = smallest_budget(policy, trace, machine, others, all.peak_bytes + kPageBytes);
     return all;
 }
@@ -164,7 +165,7 @@ Foretold foretell(
     Foretold row{.policy = policy, .device_bytes = budgets.device_bytes};
     Result<std::optional<Plan>> const plan = plan_of(policy, trace, machine, budgets);
     if (!plan.ok()) {
-        row.refusal = plan.error().message();
+        row.refusal = why_no_plan(plan.error());
         return row;
     }
     Policy const& known = *find_policy(policy);
@@ -211,6 +212,22 @@ std::int64_t smallest_budget(
         (runs(middle) ? enough : too_few) = middle;
     }
     return enough * kPageBytes;
+}
+
+std::string note_of_recipes(Trace const& trace, std::vector<std::string> const& policies) {
+    bool const has_recipe =
+        std::any_of(trace.values.begin(), trace.values.end(), [](TraceValue const& value) {
+            return value.recipe.has_value();
+        });
+    std::string names;
+    for (std::string const& policy : policies) {
+        bool const is_meant = !has_recipe && find_policy(policy)->recomputes;
+        names += is_meant ? (names.empty() ? "" : ", ") + policy : "";
+    }
+    return names.empty() ? ""
+                         : "nothing can be made again by " + names +
+                               ": no tensor of the step has a recipe; a step that a session with "
+                               "recompute on records has them";
 }
 
 Result<Comparison> compare(

@@ -44,6 +44,12 @@ namespace spillway {
     std::int64_t most_bytes
 );
 
+/// One line if the trace has no recipe, and policies among these would make values again. Else
+/// empty. Every name is one of the catalogue's.
+[[nodiscard]] std::string note_of_recipes(
+    Trace const& trace, std::vector<std::string> const& policies
+);
+
 /// As compare_files.
 [[nodiscard]] Result<Comparison> compare(
     Trace const& trace,

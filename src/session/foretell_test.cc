@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace spillway {
 namespace {
@@ -103,6 +104,25 @@ TEST(Compare, without_a_pool_what_makes_again_is_compared) {
     }
     EXPECT_EQ(runs.at("rotor"), all->budgets.size());
     EXPECT_EQ(runs.at("offload_all"), 0U);
+}
+
+TEST(Compare, says_that_a_step_has_no_recipes_for_those_that_make_again) {
+    std::vector<std::string> const names{"online", "capuchin:queue=0", "str"};
+    Result<Comparison> const bare = compare(chain(8), fast_machine(), names, {}, kHost);
+    ASSERT_TRUE(bare.ok()) << bare.error().message();
+    std::string const words = "\nnote: nothing can be made again by capuchin:queue=0, str: ";
+    EXPECT_NE(bare->to_table().find(words), std::string::npos) << bare->to_table();
+    Trace const trace = chain_with_recipes(8, kChainForwardNs);
+    EXPECT_EQ(note_of_recipes(trace, names), "");
+    EXPECT_EQ(note_of_recipes(chain(8), {"online", "te"}), "");
+}
+
+TEST(Foretell, a_row_names_its_policy_once) {
+    Foretold const row = foretell("te:layers=7", chain(6), fast_machine(), {kPeakBytes, 1_GiB, 0});
+    EXPECT_EQ(row.refusal, "layers is 7, and of 6 layers at most 5 can leave");
+    EXPECT_EQ(
+        why_no_plan(Error{Errc::io, "no such file", "trace.json"}), "trace.json: no such file"
+    );
 }
 
 TEST(Fit, goes_from_the_peak_down_to_the_smallest_that_works) {

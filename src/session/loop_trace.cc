@@ -158,14 +158,14 @@ void Loop::make_plan_of(Trace const& trace, std::vector<Command>& commands) {
     Result<Plan> plan = options_.planner(trace, nullptr);
     matching_.end_sequence(plan.ok());
     if (!plan.ok()) {
-        accounting_.has_no_plan(options_.policy, plan.error().message());
+        accounting_.has_no_plan(options_.policy, why_no_plan(plan.error()));
         is_to_plan_ = plan.error().code == Errc::unsupported && step_ < kLastStepToPlan;
         if (is_to_plan_) {
             return;
         }
         log_once(
             "policy " + options_.policy +
-            ": no plan, so `online` goes on: " + plan.error().message()
+            ": no plan, so `online` goes on: " + why_no_plan(plan.error())
         );
         return;
     }

@@ -140,7 +140,8 @@ Result<PlanText> plan_of_files(
             seconds(compute_ns),
             format_size(plan->predicted_peak_bytes),
             format_size(peak_without_moves(input->trace))
-        )};
+        ),
+        note_of_recipes(input->trace, {policy})};
 }
 
 Result<std::string> simulation_of_files(

@@ -11,7 +11,7 @@ from typing import Any
 
 import spillway
 import torch
-from same_bits import Case, noise, seeded
+from same_bits import Case, bits, noise, seeded
 
 LAYERS, WIDTH, ROWS, STEPS = 6, 128, 1024, 5
 A_TENSOR_BYTES = 2 * WIDTH * ROWS * 4  # the largest that is saved
@@ -75,6 +75,32 @@ class Planned(Case):
         self.assertEqual(seen, self.plain())
         self.assertEqual(report["plan"]["refusal"], "")
         self.assertGreater(report["recomputed_values"], 0)
+
+    def entered_for_all(self, net: torch.nn.Module, reports_steps: bool) -> tuple[list[str], spillway.Report]:
+        """One `with` around the whole training, whose steps the session has to find by itself, or is told of."""
+        budget = int(0.75 * self.under("online")[1]["device_peak_bytes"])
+        session = self.open(net, budget, policy="te")
+        optimizers = [torch.optim.SGD(half, lr=0.01) for half in (list(net.parameters())[::2], list(net.parameters())[1::2])]
+        with session:
+            for step in range(STEPS):
+                loss_of(net, step).backward()
+                for optimizer in optimizers:
+                    optimizer.step()
+                    optimizer.zero_grad()
+                if reports_steps:
+                    session.step()
+        report = session.report()
+        session.close()
+        return bits(net.parameters()), report
+
+    def test_in_a_session_that_stays_entered_a_forward_after_an_optimizer_s_step_begins_the_next(self) -> None:
+        told, with_steps = self.entered_for_all(seeded(model), True)
+        found, without = self.entered_for_all(seeded(model), False)
+        self.assertEqual(found, told)
+        self.assertEqual(found, self.plain()[-len(found):])
+        self.assertEqual((without["plan"]["refusal"], without["plan"]["steps"]), ("", STEPS - 3))
+        self.assertEqual(with_steps["plan"]["refusal"], "")
+        self.assertGreater(without["loaded_bytes"], 0)
 
     def test_delta_chooses_at_run_time_and_makes_again(self) -> None:
         budget = int(0.7 * self.under("online")[1]["device_peak_bytes"])

@@ -208,10 +208,10 @@ class Reopened(same_bits.Case):
         for trains in (False, True):
             net = model()
             session = self.open(net, LARGE)
-            if trains:
-                train(net, torch.optim.SGD(net.parameters(), lr=0.01), contextlib.nullcontext())
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
+                if trains:
+                    train(net, torch.optim.SGD(net.parameters(), lr=0.01), contextlib.nullcontext())
                 session.close()
             ours = [str(each.message) for each in caught if each.category is spillway.SpillwayWarning]
             self.assertEqual(["never entered" in each for each in ours], [True] * trains)

@@ -38,7 +38,7 @@ class Warned(same_bits.Case):
             for _ in range(3):
                 loss_of(net).backward()
                 sgd.step()
-            self.assertIn("nothing", session._has_warned)  # before it is closed
+                self.assertIn("nothing", session._has_warned)  # at the first step
 
         def dropped() -> None:
             spillway.session(net, device_budget="8MiB", nvme=self.folder)

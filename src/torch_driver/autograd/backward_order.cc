@@ -105,16 +105,4 @@ bool has_gradient_hook(at::Tensor const& leaf) {
     return meta != nullptr && meta->post_acc_grad_hooks_ != nullptr;
 }
 
-std::int64_t missing_gradient_bytes(Backward const& backward) {
-    std::int64_t bytes = 0;
-    for (auto const& [node, edges] : count_edges(backward.roots)) {
-        auto const* const leaf = dynamic_cast<torch::autograd::AccumulateGrad const*>(node);
-        if (leaf != nullptr && !leaf->variable.grad().defined() &&
-            leaf->variable.layout() == c10::kStrided && !has_gradient_hook(leaf->variable)) {
-            bytes += static_cast<std::int64_t>(leaf->variable.nbytes());
-        }
-    }
-    return bytes;
-}
-
 }  // namespace spillway

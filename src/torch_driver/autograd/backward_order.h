@@ -30,7 +30,4 @@ struct Backward {
 /// and may free it: an optimizer that steps in backward does.
 [[nodiscard]] bool has_gradient_hook(at::Tensor const& leaf);
 
-/// Bytes of the leaves that this backward gives a first gradient that stays.
-[[nodiscard]] std::int64_t missing_gradient_bytes(Backward const& backward);
-
 }  // namespace spillway

@@ -99,7 +99,7 @@ Report Session::report() const {
 }
 
 Recording::Recording(Session& session, std::vector<at::Tensor> const& parameters)
-    : entered_(std::make_unique<Entered>(session.impl_)) {
+    : session_(session.impl_), entered_(std::make_unique<Entered>(session.impl_)) {
     session.impl_->add_trained(parameters);
 }
 
@@ -109,13 +109,18 @@ void Recording::by_error() {
     entered_->by_error();
 }
 
+std::int64_t Recording::step() const {
+    return session_->loop().step();
+}
+
 Update::Update(
     Session& session,
     std::int64_t step,
     std::int64_t state_bytes,
-    std::vector<at::Tensor> const& parameters
+    std::vector<at::Tensor> const& parameters,
+    bool ends_step
 )
-    : session_(session.impl_), before_(session_->loop().current_phase()) {
+    : session_(session.impl_), before_(session_->loop().current_phase()), ends_step_(ends_step) {
     capped_ = std::make_unique<Capped>(session_);
     session.phase(Phase::update, step);
     session_->add_trained(parameters);
@@ -126,6 +131,9 @@ Update::~Update() {
     session_->update_ends();
     capped_.reset();
     session_->phase(before_);
+    if (ends_step_) {
+        session_->step_is_due();
+    }
 }
 
 }  // namespace spillway

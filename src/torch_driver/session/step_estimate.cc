@@ -5,25 +5,17 @@
 
 #include "base/units.h"
 #include "torch_driver/autograd/backward_order.h"
-#include "torch_driver/autograd/engine.h"
 #include "torch_driver/states/storage_bytes.h"
 
 namespace spillway {
 
 namespace {
 
-/// One part in so many: what rounding and small tensors beside the large ones take.
-constexpr std::int64_t kSlack = 64;
-
 /// Tensors of a parameter's size that Adam keeps for it.
 constexpr std::int64_t kAdamStates = 2;
 
-std::int64_t rounded_up(std::int64_t bytes) {
-    return bytes + bytes / kSlack;
-}
-
 /// "24.0 MiB (25165824 bytes)"
-std::string about(std::int64_t bytes) {
+std::string size_words(std::int64_t bytes) {
     return format_size(bytes) + " (" + std::to_string(bytes) + " bytes)";
 }
 
@@ -39,7 +31,7 @@ void StepEstimate::own(std::vector<at::Tensor> const& tensors, Device const& dev
         if (wants && !is_unknown && tensor.layout() == c10::kStrided) {
             std::int64_t const bytes = device.rounded(static_cast<std::int64_t>(tensor.nbytes()));
             trainable_bytes += bytes;
-            gradient_bytes += tensor.grad().defined() || has_gradient_hook(tensor) ? 0 : bytes;
+            gradient_bytes += has_gradient_hook(tensor) ? 0 : bytes;
         }
     }
     trainable_bytes_ = trainable_bytes;
@@ -48,53 +40,57 @@ void StepEstimate::own(std::vector<at::Tensor> const& tensors, Device const& dev
 
 void StepEstimate::update_begins(std::int64_t needed_bytes, std::int64_t state_bytes) {
     has_updated_ = true;
-    update_bytes_ = state_bytes > 0 ? needed_bytes + state_bytes : 0;
+    is_stepping_ = true;
+    if (state_bytes > 0) {
+        later_bytes_ = needed_bytes + state_bytes;
+    }
 }
 
-StepEstimate::Whole StepEstimate::whole(std::int64_t needed_bytes, Phase phase) const {
+StepEstimate::Whole StepEstimate::whole(
+    std::int64_t needed_bytes, std::int64_t stays_bytes, Phase phase
+) const {
     Whole whole;
     if (needed_bytes == 0) {
         return whole;
     }
-    if (std::int64_t const update_bytes = update_bytes_; update_bytes > needed_bytes) {
-        whole.with_optimizer_bytes = rounded_up(update_bytes);
-        whole.is_stepping = true;
+    if (std::int64_t const later_bytes = later_bytes_; later_bytes > needed_bytes) {
+        whole.with_optimizer_bytes = later_bytes;
+        whole.known = is_stepping_ ? Whole::Known::of_this_step : Whole::Known::of_steps_before;
         return whole;
     }
     if (phase == Phase::update) {
         return whole;
     }
-    Backward const backward = what_runs_here();
-    bool const is_before = phase != Phase::backward && backward.roots.empty();
-    std::int64_t const coming_bytes =
-        is_before ? gradient_bytes_.load() : missing_gradient_bytes(backward);
-    std::int64_t const gradients_bytes = needed_bytes + coming_bytes;
-    if (coming_bytes > 0) {
-        whole.with_gradients_bytes = rounded_up(gradients_bytes);
+    std::int64_t const gradients_bytes = stays_bytes + gradient_bytes_;
+    if (gradient_bytes_ > 0 && gradients_bytes > needed_bytes) {
+        whole.with_gradients_bytes = gradients_bytes;
     }
-    if (!has_updated_ && trainable_bytes_ > 0) {
-        whole.with_optimizer_bytes = rounded_up(gradients_bytes + kAdamStates * trainable_bytes_);
+    std::int64_t const optimizer_bytes = gradients_bytes + kAdamStates * trainable_bytes_;
+    if (!has_updated_ && trainable_bytes_ > 0 && optimizer_bytes > needed_bytes) {
+        whole.with_optimizer_bytes = optimizer_bytes;
     }
     return whole;
 }
 
 std::string StepEstimate::Whole::words() const {
-    if (is_stepping) {
-        return " Give at least about " + about(with_optimizer_bytes) +
+    if (known == Known::of_this_step) {
+        return " Give at least " + size_words(with_optimizer_bytes) +
                ", needed once the optimizer that steps here has all its state.";
     }
-    if (with_optimizer_bytes == 0 && with_gradients_bytes == 0) {
-        return {};
+    if (known == Known::of_steps_before) {
+        return " Give at least " + size_words(with_optimizer_bytes) +
+               ": what a step before needed, and the state that its optimizer left.";
     }
-    std::string words = " Give at least about ";
-    if (with_optimizer_bytes > 0) {
-        words += about(with_optimizer_bytes) + ": Adam's first step will add its state";
-    }
+    std::string words;
     if (with_gradients_bytes > 0) {
-        words += (with_optimizer_bytes > 0 ? " to the " : "") + about(with_gradients_bytes) +
-                 ", needed once every parameter has a gradient";
+        words = " At least " + size_words(with_gradients_bytes) +
+                " are needed once every parameter has a gradient.";
     }
-    return words + ".";
+    if (with_optimizer_bytes > 0) {
+        words += " At least " + size_words(with_optimizer_bytes) +
+                 " are needed if Adam steps: its first step adds its state.";
+    }
+    return words;
 }
 
 }  // namespace spillway

@@ -53,10 +53,18 @@ std::vector<OwnedKind> kinds_of(std::vector<std::string> const& names) {
     return kinds;
 }
 
-/// Python's mapping: the members' names.
-std::string json_of(Refusal const& refusal) {
-    auto const of_pool = [](PoolRefusal const& pool) {
-        return OrderedJson{{"state", name_of(pool.state)}, {"error", pool.error}};
+/// The budgets of a session that have a size.
+struct Places {
+    bool host = false;
+    bool nvme = false;
+};
+
+/// Python's mapping: the members' names. A pool that was not asked is "open" where it has a budget.
+std::string json_of(Refusal const& refusal, Places const& places) {
+    auto const of_pool = [&](PoolRefusal const& pool, bool is_there) {
+        bool const is_open = refusal.why != NoRoom::pools_full && is_there;
+        return OrderedJson{
+            {"state", is_open ? "open" : name_of(pool.state)}, {"error", pool.error}};
     };
     OrderedJson const fields{
         {"why", name_of(refusal.why)},
@@ -70,8 +78,8 @@ std::string json_of(Refusal const& refusal) {
         {"held_bytes", refusal.held_bytes},
         {"with_gradients_bytes", refusal.with_gradients_bytes},
         {"with_optimizer_bytes", refusal.with_optimizer_bytes},
-        {"host", of_pool(refusal.host)},
-        {"nvme", of_pool(refusal.nvme)},
+        {"host", of_pool(refusal.host, places.host)},
+        {"nvme", of_pool(refusal.nvme, places.nvme)},
         {"opened_at", refusal.opened_at}};
     return json_line(fields);
 }
@@ -85,7 +93,7 @@ class SessionClass final : public torch::CustomClassHolder {
     ) {
         SessionOptions asked = read_options(options, device_bytes);
         asked.opened_at = opened_at;
-        has_tiers_ = asked.host_budget_bytes > 0 || !asked.nvme.empty();
+        places_ = {.host = asked.host_budget_bytes > 0, .nvme = !asked.nvme.empty()};
         watch_optimizer_steps();
         try {
             session_ = Session::open(asked);
@@ -95,7 +103,7 @@ class SessionClass final : public torch::CustomClassHolder {
     }
 
     /// Whether saved tensors have somewhere to move to.
-    [[nodiscard]] bool has_tiers() const { return has_tiers_; }
+    [[nodiscard]] bool has_tiers() const { return places_.host || places_.nvme; }
 
     /// `kinds` as kOwnedKindNames has them.
     void own(
@@ -149,16 +157,19 @@ class SessionClass final : public torch::CustomClassHolder {
         if (by_error) {
             recording_->by_error();
         }
+        see_step();
         recording_.reset();
         session->phase(Phase::backward, step_);
     }
 
-    /// Until it is called first, each start begins a step. In a session that is entered, the next
-    /// step begins at once.
+    /// Until it is called first, each start begins a step, and so does an optimizer's step in a
+    /// session that is entered, with the forward after it. From then on, the next step begins at
+    /// once where the session is entered.
     void step() {
         std::lock_guard const lock(mutex_);
         std::shared_ptr<Session> const session = opened();
         steps_are_reported_ = true;
+        see_step();
         ++step_;
         if (recording_) {
             session->phase(Phase::forward, step_);
@@ -169,7 +180,9 @@ class SessionClass final : public torch::CustomClassHolder {
     /// False: the caller has to report its end.
     bool begin_update(std::int64_t state_bytes, std::vector<at::Tensor> const& parameters) {
         std::lock_guard const lock(mutex_);
-        updates_->begin(*opened(), step_, state_bytes, parameters);
+        see_step();
+        bool const ends_step = recording_.has_value() && !steps_are_reported_;
+        updates_->begin(*opened(), step_, state_bytes, parameters, ends_step);
         return at_end_of_step([weak = std::weak_ptr<Updates>(updates_)] {
             if (std::shared_ptr<Updates> const updates = weak.lock()) {
                 updates->end();
@@ -186,7 +199,7 @@ class SessionClass final : public torch::CustomClassHolder {
     /// As JSON; empty: none.
     std::string last_refusal() {
         std::optional<Refusal> const refusal = opened()->last_refusal();
-        return refusal ? json_of(*refusal) : "";
+        return refusal ? json_of(*refusal, places_) : "";
     }
     std::string explain(std::string const& module) { return opened()->explain(module); }
 
@@ -246,6 +259,13 @@ class SessionClass final : public torch::CustomClassHolder {
         });
     }
 
+    /// In a session that stays entered steps may have begun by themselves.
+    void see_step() {
+        if (recording_) {
+            step_ = std::max(step_, recording_->step());
+        }
+    }
+
     int const forks_ = forks_so_far();
     std::mutex mutex_;         ///< of starts and stops
     std::mutex opened_mutex_;  ///< of the next
@@ -254,7 +274,7 @@ class SessionClass final : public torch::CustomClassHolder {
     std::shared_ptr<Updates> const updates_ = std::make_shared<Updates>();
     std::shared_ptr<int> entry_;  ///< stands for it in the list of the thread that is in it
     std::int64_t step_ = 0;
-    bool has_tiers_ = false;
+    Places places_;
     bool steps_are_reported_ = false;
 };
 

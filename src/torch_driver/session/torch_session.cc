@@ -20,6 +20,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <numeric>
 #include <string_view>
 #include <typeinfo>
 #include <unordered_set>
@@ -163,9 +164,14 @@ void TorchSession::add_to_trace() {
 }
 
 void TorchSession::begin_pass() {
+    step_is_due_ = false;
     if (CallRecorder* const recorder = recorder_here()) {
         recorder->begin_step();
     }
+    begin_counts();
+}
+
+void TorchSession::begin_counts() {
     peak_.begin_pass([this] { return modules(); });
     add_to_trace();
     saved_.begin_pass();
@@ -222,7 +228,20 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
     }
 }
 
+/// In an operator that saves: what the recorder knows of it stays.
+void TorchSession::begin_due_step() {
+    begin_counts();
+    loop_->begin_histories();
+    loop_->begin_step(loop_->step() + 1);
+    turned_ = false;
+    phase(Phase::forward);
+}
+
 void TorchSession::turns_forward(bool is_in_backward) {
+    if (step_is_due_.load(std::memory_order_relaxed) && !is_in_backward &&
+        step_is_due_.exchange(false)) {
+        begin_due_step();
+    }
     if (turned_.load(std::memory_order_relaxed) && !is_in_backward && turned_.exchange(false) &&
         loop_->current_phase() == Phase::backward) {
         phase(Phase::forward);
@@ -231,7 +250,7 @@ void TorchSession::turns_forward(bool is_in_backward) {
 
 void TorchSession::pass(SavedHook const& hook, at::Tensor const& tensor, Stay stay) {
     passed_count_.fetch_add(1, std::memory_order_relaxed);
-    if (turned_.load(std::memory_order_relaxed)) {
+    if (turned_.load(std::memory_order_relaxed) || step_is_due_.load(std::memory_order_relaxed)) {
         turns_forward(torch::autograd::get_current_graph_task_id() != -1);
     }
     saved_.log_save(hook, tensor, stay);
@@ -405,6 +424,12 @@ at::Tensor TorchSession::wait_for(
     }
 }
 
+std::int64_t TorchSession::stays_bytes() const {
+    OwnedBytes const bytes = owned_.bytes();
+    return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}) -
+           bytes[static_cast<std::size_t>(OwnedKind::gradient)];
+}
+
 void TorchSession::refuse(std::string const& why, Refusal refusal) {
     bool const is_left = !use_.caps_from_open() && !use_.is_in_use();
     if (!use_.is_entered() && use_.is_in_use()) {  // a backward's error keeps its graph
@@ -415,7 +440,8 @@ void TorchSession::refuse(std::string const& why, Refusal refusal) {
     if (refusal.why != NoRoom::outer_full) {
         refusal.opened_at = opened_at_;
     }
-    StepEstimate::Whole const whole = estimate_.whole(refusal.needed_bytes, refusal.phase);
+    StepEstimate::Whole const whole =
+        estimate_.whole(refusal.needed_bytes, stays_bytes(), refusal.phase);
     refusal.with_gradients_bytes = whole.with_gradients_bytes;
     refusal.with_optimizer_bytes = whole.with_optimizer_bytes;
     {

@@ -60,6 +60,9 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
 
     /// A forward begins: slots are counted afresh, and so are saves.
     void begin_pass();
+    /// The next step begins with what autograd saves first in a forward, unless a pass begins
+    /// before.
+    void step_is_due() { step_is_due_ = true; }
     /// The phase that begins, for the loop and for what measures steps.
     void phase(Phase phase);
 
@@ -138,6 +141,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     /// saved after it is of a forward again.
     void begin_backward();
     void turns_forward(bool is_in_backward);
+    void begin_due_step();
+    void begin_counts();
     /// The backward that the calling thread runs is counted and capped to its end, on this thread:
     /// gradients come after the last saved tensor has gone.
     void cap_this_backward();
@@ -155,6 +160,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     void add_to_trace();
     /// Those that are known since `own`, and those of the leaves in use.
     [[nodiscard]] std::int64_t gradient_bytes() const;
+    /// Of what is owned, all but gradients.
+    [[nodiscard]] std::int64_t stays_bytes() const;
     [[nodiscard]] std::unordered_map<ValueId, std::string> modules() {
         return saved_.log().modules();
     }
@@ -198,6 +205,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     std::atomic<std::int64_t> passed_count_{0};
     std::atomic<std::int64_t> needed_bytes_{0};  ///< Report::device_needed_bytes
     std::atomic<bool> turned_ = false;           ///< a backward that begun changed the phase
+    std::atomic<bool> step_is_due_ = false;
     OncePerBackward begun_;
     OncePerBackward order_reported_;
     OncePerBackward capped_;

@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What a plan foretells of a step, and what the step takes. In virtual time operators and copies
+// take as long as they are told, on the machine that the plan is made for: what differs is the
+// runtime's order, not a clock.
+
+#include "late/test_support.h"
+#include "spillway/planning.h"
+#include "spillway/session.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace late {
+namespace {
+
+constexpr std::int64_t kForetoldLayers = 12;
+constexpr std::int64_t kForetoldRows = 256;
+constexpr std::int64_t kForetoldWidth = 64;
+constexpr int kForetoldSteps = 4;
+constexpr double kForetoldBar = 0.01;
+
+/// Nanoseconds that a byte takes. What a layer saves takes longer to leave than its forward, so
+/// that plans differ, and some wait.
+constexpr double kProductNs = 4;
+constexpr double kElementwiseNs = 0.5;
+constexpr double kCopyNs = 5;
+
+std::int64_t foretold_duration(std::string_view op, std::int64_t size_bytes) {
+    double const ns_a_byte = op.starts_with("copy_d2h") || op.starts_with("copy_h2d") ? kCopyNs
+                             : op.find("mm") != std::string_view::npos                ? kProductNs
+                                                                       : kElementwiseNs;
+    return static_cast<std::int64_t>(ns_a_byte * static_cast<double>(size_bytes));
+}
+
+class Foretold : public LateTest, public testing::WithParamInterface<std::string> {
+  protected:
+    Foretold() {
+        configure({.mode = Mode::virtual_time, .duration = foretold_duration, .poll_ns = 1});
+        std::filesystem::create_directories(folder_);
+        double const rate = 1e9 / kCopyNs;
+        auto const link = [&](char const* from, char const* to) {
+            return nlohmann::json{
+                {"from", from},
+                {"to", to},
+                {"rate_bytes_per_s", rate},
+                {"both_ways_rate_bytes_per_s", rate},
+                {"latency_ns", 0}};
+        };
+        nlohmann::json const machine{
+            {"spillway_machine", 2},
+            {"name", "late"},
+            {"tiers",
+             {{{"name", "device"}, {"pool", "device"}, {"capacity_bytes", 1 << 30}},
+              {{"name", "pinned"}, {"pool", "host"}, {"capacity_bytes", 1 << 30}}}},
+            {"links", {link("device", "host"), link("host", "device")}},
+            {"groups", nlohmann::json::array()}};
+        std::ofstream(machine_) << machine.dump();
+    }
+    ~Foretold() override { std::filesystem::remove_all(folder_); }
+
+    /// Trains, and returns the nanoseconds of the last step. `trace`: a file for the second's.
+    std::int64_t train(spillway::SessionOptions options, std::string const& trace = {}) const {
+        options.device = "late";
+        options.min_value_bytes = 1024;
+        at::manual_seed(1);
+        auto session = spillway::Session::open(options);
+        std::vector<at::Tensor> weights;
+        for (std::int64_t i = 0; i < 2 * kForetoldLayers; ++i) {
+            at::Tensor const drawn = at::randn({kForetoldWidth, kForetoldWidth}) / 8;
+            weights.push_back(drawn.to(device()).requires_grad_());
+        }
+        session->own(weights);
+        if (!trace.empty()) {
+            session->trace(trace);
+        }
+        at::Tensor const input = at::randn({kForetoldRows, kForetoldWidth}).to(device());
+        std::int64_t step_ns = 0;
+        for (int step = 0; step < kForetoldSteps; ++step) {
+            wait_idle();
+            std::int64_t const begin_ns = virtual_now();
+            run_step(*session, weights, input, step);
+            wait_idle();
+            step_ns = virtual_now() - begin_ns;
+        }
+        EXPECT_EQ(all_reports(), "");
+        return step_ns;
+    }
+
+    static void run_step(
+        spillway::Session& session,
+        std::vector<at::Tensor> const& weights,
+        at::Tensor const& input,
+        int step
+    ) {
+        for (at::Tensor const& weight : weights) {
+            weight.mutable_grad() = at::Tensor();
+        }
+        session.phase(spillway::Phase::forward, step);
+        at::Tensor loss;
+        {
+            spillway::Recording const recording(session);
+            at::Tensor x = input;
+            for (std::size_t i = 0; i < weights.size(); i += 2) {
+                x = x + at::mm(at::gelu(at::mm(x, weights[i])), weights[i + 1]);
+            }
+            loss = x.mul(x).mean();
+        }
+        session.phase(spillway::Phase::backward, step);
+        loss.backward();
+    }
+
+    std::string const folder_ = testing::TempDir() + "foretold_on_late";
+    std::string const trace_ = folder_ + "/trace.json";
+    std::string const machine_ = folder_ + "/machine.json";
+    std::string const plan_ = folder_ + "/plan.json";
+};
+
+TEST_P(Foretold, step_and_reached_step_differ_by_less_than_a_hundredth) {
+    spillway::SessionOptions options;
+    options.policy = "keep_all";
+    std::int64_t const plain_ns = train(options, trace_);
+    auto const all = spillway::compare_files({trace_, machine_}, {"online"}, {1 << 29}, {});
+    ASSERT_TRUE(all.ok()) << all.error().message();
+    EXPECT_NEAR(static_cast<double>(all->compute_ns) / static_cast<double>(plain_ns), 1, 0.01);
+
+    std::int64_t const budget = (all->floor_bytes + all->peak_bytes) / 2;
+    auto const plan = spillway::plan_of_files(
+        {trace_, machine_}, GetParam(), {.device_bytes = budget, .host_bytes = 1 << 30}
+    );
+    ASSERT_TRUE(plan.ok()) << plan.error().message();
+    std::ofstream(plan_) << plan->json;
+    auto const foretold_ns = nlohmann::json::parse(plan->json)["predicted_step_ns"].get<double>();
+    EXPECT_GT(foretold_ns, 0);
+
+    options.policy = "online";
+    options.plan = plan_;
+    options.device_budget_bytes = budget;
+    options.host_budget_bytes = 1 << 30;
+    auto const reached_ns = static_cast<double>(train(options));
+    EXPECT_LT(std::abs(foretold_ns / reached_ns - 1), kForetoldBar)
+        << plan->summary << "; reached " << reached_ns << ", with nothing moved " << plain_ns;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Policies,
+    Foretold,
+    testing::Values("te:layers=6", "optimal_offload", "capuchin", "str", "auto"),
+    [](auto const& info) { return info.param.substr(0, info.param.find(':')); }
+);
+
+}  // namespace
+}  // namespace late
