@@ -104,6 +104,7 @@ fuzz-autograd: build ## 100,000 random autograd programs beside plain autograd (
 test-operators: build ## All samples of PyTorch's operator and module databases beside plain autograd
 	@tools/setup.sh tests $(TORCH)
 	@SPILLWAY_SAMPLES=all tools/package.sh $(torch_folder) tests/python/operators_test.py
+	@SPILLWAY_SAMPLES=all tools/package.sh $(torch_folder) tests/python/operators_again_test.py
 
 .PHONY: test-seeds
 test-seeds: packages ## The runtime's suite on the late accelerator under 10,000 seeds (SEEDS=n)

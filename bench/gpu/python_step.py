@@ -114,7 +114,7 @@ def main() -> int:
         budget = int(plain.kept + SHARE * (plain.peak - plain.kept))
         line["plain"] = plain.line(plain)
         line["plain again"] = Trained(device, sizes).line(plain)
-        for name, options in (("moved", {}), ("made again", {"recompute": "auto"})):
+        for name, options in (("moved", {}), ("made again", {"recompute": "on"})):
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(device)
             found = Trained(device, sizes, device_budget=budget, host_budget=4 << 30, **options).line(plain)

@@ -34,6 +34,7 @@ enum class OptionCode : std::uint8_t {
     not_writable,    ///< no file can be written at `given`; `detail`: why
     not_readable,    ///< the file `given` is not what it has to be; `detail`: why
     excludes_other,  ///< it stands in place of another; `detail`: "option=value"
+    makes_again,     ///< `given` works by making tensors again, and `recompute` is "off"
     // When a session opens:
     loses_precision,    ///< `lossy` is off; `given`: codecs or policy; `detail`: "class=codec"
     not_deterministic,  ///< torch is set to deterministic algorithms

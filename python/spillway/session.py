@@ -112,8 +112,8 @@ class Session:
             (moves nothing); with lossy: "qpo" (layer inputs, in 4 or 8 bits); others: docs/systems.md ["online"].
         plan: file of a plan (docs/formats/plan.md) that steps run by from the first one on; saved tensors that it does not
             name are left to the policy online [none].
-        recompute: "auto": saved tensors may also be dropped, and made again by the operators that made them, bit for
-            bit; "off": they are moved or stay ["off"].
+        recompute: whether saved tensors may be dropped and made again by the operators that made them, bit for bit;
+            "auto": where the policy plans so or there is no place to move to; "on": always; "off": never ["auto"].
         min_tensor_bytes: saved tensors smaller than this stay on the device [64 KiB].
         lossy: allow codecs that lose precision; without it they are refused [False].
         codec: codecs in place of the policy's, separated by commas: "affine4", "attention=affine8:group=64" for one
@@ -148,7 +148,7 @@ class Session:
         nvme_rate: int | str | None = None,
         policy: str = "online",
         plan: str | os.PathLike[str] | None = None,
-        recompute: str = "off",
+        recompute: str = "auto",
         min_tensor_bytes: int | str | None = None,
         lossy: bool = False,
         codec: str | Mapping[str, str] | None = None,
@@ -192,7 +192,7 @@ class Session:
         try:
             self._see_optimizers()
             self._own()
-            if not _call(self._runtime.has_tiers) and self._moves(policy):
+            if not _call(self._runtime.has_tiers) and self._needs_place(policy, recompute):
                 self._warn_of_no_place(makes_again=recompute != "off")
         except BaseException:  # a warning, too, where warnings are errors
             _call(self._runtime.close)  # or it would cap what runs while the error is handled
@@ -382,14 +382,16 @@ class Session:
                 warnings.warn(words, SpillwayWarning, stacklevel=_levels_to_the_caller())
 
     @staticmethod
-    def _moves(policy: str) -> bool:
-        return any(known.moves for known in policies() if known.name == policy.partition(":")[0])
+    def _needs_place(policy: str, recompute: str) -> bool:
+        """Where nothing can move, what a policy decides at run time is made again, and its plan is not made."""
+        known = next((each for each in policies() if each.name == policy.partition(":")[0]), None)
+        return known is not None and known.moves and (known.plans or recompute == "off")
 
     def _warn_of_no_place(self, *, makes_again: bool) -> None:
         """Not if the budget exceeds the machine's memory: such a session only measures."""
         limit = self._report_now()["device_limit_bytes"]
         if limit < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
-            fails = "can only make some of them again, so a step far over budget fails" if makes_again else "a step over budget fails"
+            fails = "it can only make some of them again, and makes no plan" if makes_again else "a step over budget fails"
             self._warn("place", f"this Spillway session has nowhere to move saved tensors: {fails}; "
                                 "give it a folder on a disk (nvme='/scratch') or a host_budget")
 

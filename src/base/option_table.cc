@@ -16,7 +16,7 @@ constexpr std::string_view kOutput = "Output";
 constexpr std::string_view kTraining = "Training";
 
 constexpr std::array<std::string_view, 2> kNonFinite{"keep", "refuse"};
-constexpr std::array<std::string_view, 2> kRecompute{"auto", "off"};
+constexpr std::array<std::string_view, 3> kRecompute{"auto", "on", "off"};
 
 constexpr std::array kTable{
     Option{
@@ -115,8 +115,9 @@ constexpr std::array kTable{
         .flag = "--recompute",
         .type = OptionType::choice,
         .member = &SessionOptions::recompute,
-        .help = "auto: saved tensors may also be dropped, and made again by the operators that "
-                "made them, bit for bit; off: they are moved or stay",
+        .help = "whether saved tensors may be dropped and made again by the operators that made "
+                "them, bit for bit; auto: where the policy plans so or there is no place to move "
+                "to; on: always; off: never",
         .group = kBudget,
         .choices = kRecompute,
         .flag_needs = "device_budget_bytes"},

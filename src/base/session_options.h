@@ -22,9 +22,10 @@ struct SessionOptions {
     bool nvme_allow_tmpfs = false;
     std::string policy = "online";  ///< a name of `policies()` (spillway/policy.h)
     std::string plan = {};          ///< a file of a plan; with the policy `online`. Empty: none
-    /// "auto": what leaves may also be dropped, and made again by the operators that made it, bit
-    /// for bit. "off": it is moved, or stays.
-    std::string recompute = "off";
+    /// What leaves may also be dropped, and made again by the operators that made it, bit for bit.
+    /// "auto": where the policy or the plan asks for it, or where there is no place to move to.
+    /// "on": always. "off": never; it is moved, or stays.
+    std::string recompute = "auto";
     /// Smaller saved tensors stay: below this one costs more to move than it frees, a page of I/O
     /// each way and a transfer's bookkeeping. A choice, not a measurement yet.
     std::int64_t min_value_bytes = 65536;

@@ -7,6 +7,7 @@
 #include "plan/planned_codec.h"
 #include "trace/trace.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <set>
@@ -135,6 +136,16 @@ Result<void> check_codecs(Plan const& plan, Trace const& trace) {
 std::string_view name_of(FateKind kind) {
     constexpr std::array<std::string_view, 3> kNames{"keep", "move", "recompute"};
     return kNames[static_cast<std::size_t>(kind)];
+}
+
+bool makes_again(Plan const& plan) {
+    return std::any_of(plan.fates.begin(), plan.fates.end(), [](auto const& entry) {
+        return entry.second.kind == FateKind::recompute;
+    });
+}
+
+bool uses_recipes(Plan const& plan) {
+    return plan.fates.empty() || makes_again(plan);
 }
 
 Result<void> validate(Plan const& plan, Trace const& trace, Machine const& machine) {

@@ -58,6 +58,13 @@ struct Plan {
     bool operator==(Plan const&) const = default;
 };
 
+/// Whether some value is made again, which takes recipes from the first step on.
+[[nodiscard]] bool makes_again(Plan const& plan);
+
+/// Whether a session that runs it needs recipes: some value is made again, or the plan is empty and
+/// leaves all to `online`. In any other session that plans, no operator is recorded.
+[[nodiscard]] bool uses_recipes(Plan const& plan);
+
 /// Does the plan fit the step and the machine? Whether its bytes fit is the simulator's question.
 ///
 /// Fails   Errc::bad_argument naming the slot or field: a slot that the trace lacks; a pool that

@@ -21,7 +21,11 @@ Result<SimulationResult> two_steps(
         .host_bytes = budgets.host_bytes,
         .nvme_bytes = budgets.nvme_bytes};
     SimulatorOptions const how{
-        .steps = 2, .order = OrderHint::exact, .keep_log = false, .keep_timeline = keep_timeline};
+        .steps = 2,
+        .order = OrderHint::exact,
+        .has_recipes = uses_recipes(plan),
+        .keep_log = false,
+        .keep_timeline = keep_timeline};
     return simulate(request.trace, request.machine, options, &plan, how);
 }
 

@@ -42,7 +42,7 @@ std::optional<std::int64_t> time_of_plan(PlanRequest const& request, Plan const&
         .host_bytes = request.budgets.host_bytes,
         .nvme_bytes = request.budgets.nvme_bytes};
     SimulatorOptions const how{
-        .order = OrderHint::exact, .keep_log = false, .keep_timeline = false};
+        .order = OrderHint::exact, .has_recipes = false, .keep_log = false, .keep_timeline = false};
     Result<SimulationResult> const run =
         simulate(request.trace, request.machine, options, &plan, how);
     return run.ok() && run->ok ? std::optional(run->total_ns) : std::nullopt;

@@ -93,7 +93,7 @@ Result<std::int64_t> dry_run(PlanRequest const& request, Plan const& plan) {
         .host_bytes = request.budgets.host_bytes,
         .nvme_bytes = request.budgets.nvme_bytes};
     SimulatorOptions const how{
-        .order = OrderHint::exact, .keep_log = false, .keep_timeline = false};
+        .order = OrderHint::exact, .has_recipes = false, .keep_log = false, .keep_timeline = false};
     Result<SimulationResult> const run =
         simulate(request.trace, request.machine, options, &plan, how);
     if (!run.ok()) {

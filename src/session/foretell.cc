@@ -7,6 +7,7 @@
 #include "plan/planned_codec.h"
 #include "policy/catalog.h"
 #include "report/tight_point.h"
+#include "session/making_again.h"
 
 #include <algorithm>
 #include <atomic>
@@ -46,6 +47,17 @@ Result<std::optional<Plan>> plan_of(
         return plan.error();
     }
     return std::optional(std::move(plan).value());
+}
+
+/// As a session with the default `recompute` has.
+bool has_recipes(Policy const& policy, std::optional<Plan> const& plan, Budgets const& budgets) {
+    bool const by_plan = plan && policy.recomputes && uses_recipes(*plan);
+    return by_plan || makes_again_unplanned(policy, budgets.has_pool());
+}
+
+/// Whether it is refused where nothing can move. Others have values made again there.
+bool only_moves(Policy const& policy) {
+    return policy.needs_pool() && policy.plans_in_session();
 }
 
 std::int64_t compute_of(Trace const& trace) {
@@ -94,13 +106,13 @@ Result<Comparison> comparison_of(
         return fine.error();
     }
     bool const all_move = std::all_of(policies.begin(), policies.end(), [](auto const& each) {
-        return find_policy(each)->needs_pool();
+        return only_moves(*find_policy(each));
     });
     if (all_move && !others.has_pool()) {
         return Error{
             Errc::bad_argument,
             "nothing can move: the machine has neither host memory nor NVMe, or their budgets are "
-            "0; policies that make layers again need neither (auto, rotor, sqrt_checkpoint)",
+            "0; policies that make layers again need neither (auto, online, rotor)",
             "machine"};
     }
     all.compute_ns = compute_of(trace);
@@ -133,9 +145,14 @@ Result<SimulationResult> simulate_steady_step(
     Machine const& machine,
     ExecutorOptions const& options,
     Plan const* plan,
+    bool has_recipes,
     bool keep_timeline
 ) {
-    SimulatorOptions how{.order = OrderHint::exact, .keep_log = false, .keep_timeline = false};
+    SimulatorOptions how{
+        .order = OrderHint::exact,
+        .has_recipes = has_recipes,
+        .keep_log = false,
+        .keep_timeline = false};
     Result<SimulationResult> const first = simulate(trace, machine, options, plan, how);
     if (!first.ok() || !first->ok) {
         return first;
@@ -173,7 +190,11 @@ Foretold foretell(
                                 : known.moves ? ChooserKind::online
                                               : ChooserKind::keep_all;
     Result<SimulationResult> const step = simulate_steady_step(
-        trace, machine, options_of(chooser, known.eviction, budgets), *plan ? &**plan : nullptr
+        trace,
+        machine,
+        options_of(chooser, known.eviction, budgets),
+        *plan ? &**plan : nullptr,
+        has_recipes(known, *plan, budgets)
     );
     if (!step.ok() || !step->ok) {
         row.refusal = step.ok() ? step->refusal : step.error().message();

@@ -26,6 +26,7 @@ namespace spillway {
     Machine const& machine,
     ExecutorOptions const& options,
     Plan const* plan,
+    bool has_recipes,
     bool keep_timeline = false
 );
 

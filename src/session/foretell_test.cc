@@ -42,6 +42,17 @@ TEST(Foretell, deltas_director_knows_the_machines_rates) {
     EXPECT_GT(slow.recomputed_bytes, 0) << "a move takes 2 ms";
 }
 
+TEST(Foretell, online_makes_again_only_where_nothing_can_move_as_sessions_do) {
+    Trace const trace = chain_with_recipes(48, kChainForwardNs);
+    Foretold const moved = foretell("online", trace, fast_machine(), {30'000'000, 1_GiB, 0});
+    EXPECT_EQ(moved.refusal, "");
+    EXPECT_GT(moved.stored_bytes, 0);
+    EXPECT_EQ(moved.recomputed_bytes, 0);
+    Foretold const alone = foretell("online", trace, fast_machine(), {40'000'000, 0, 0});
+    EXPECT_EQ(alone.refusal, "");
+    EXPECT_GT(alone.recomputed_bytes, 0);
+}
+
 TEST(Foretell, what_does_not_run_says_why) {
     Foretold const row = foretell("keep_all", chain(8), fast_machine(), {kChainSetBytes, 1_GiB, 0});
     EXPECT_NE(row.refusal, "");
@@ -91,7 +102,7 @@ TEST(Compare, what_is_wrong_is_one_line) {
         "policy: no policy 'best'"
     );
     EXPECT_EQ(
-        compare(chain(8), fast_machine(), {"online", "te"}, {}, {}).error().code, Errc::bad_argument
+        compare(chain(8), fast_machine(), {"tba", "te"}, {}, {}).error().code, Errc::bad_argument
     );
 }
 
@@ -103,6 +114,7 @@ TEST(Compare, without_a_pool_what_makes_again_is_compared) {
         runs[row.policy] += row.refusal.empty() ? 1 : 0;
     }
     EXPECT_EQ(runs.at("rotor"), all->budgets.size());
+    EXPECT_EQ(runs.at("online"), all->budgets.size());
     EXPECT_EQ(runs.at("offload_all"), 0U);
 }
 

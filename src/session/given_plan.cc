@@ -69,6 +69,10 @@ std::optional<OptionFault> read_given_plan(
 std::optional<OptionFault> check_given_plan(
     SessionOptions const& options, Plan const& plan, Places const& places
 ) {
+    if (options.recompute == "off" && makes_again(plan)) {
+        return OptionFault{
+            .code = OptionCode::makes_again, .option = "plan", .given = options.plan};
+    }
     bool const lacks_nvme = !places.nvme && moves_to(plan, Pool::nvme);
     bool const lacks_host = !places.host && moves_to(plan, Pool::host);
     if (!lacks_nvme && !lacks_host) {
@@ -81,12 +85,6 @@ std::optional<OptionFault> check_given_plan(
         .option = "plan",
         .given = options.plan,
         .detail = "'" + options.plan + "' moves saved tensors to " + place};
-}
-
-bool makes_again(Plan const& plan) {
-    return std::any_of(plan.fates.begin(), plan.fates.end(), [](auto const& entry) {
-        return entry.second.kind == FateKind::recompute;
-    });
 }
 
 }  // namespace spillway

@@ -23,13 +23,10 @@ struct Places {
     SessionOptions const& options, std::optional<Plan>& plan
 );
 
-/// Whether values go where there is a place. What of the plan is not of the step is only seen when
-/// it runs: it has no effect.
+/// Whether values go where there is a place, and are made again only where `options.recompute`
+/// allows it. What of the plan is not of the step is only seen when it runs: it has no effect.
 [[nodiscard]] std::optional<OptionFault> check_given_plan(
     SessionOptions const& options, Plan const& plan, Places const& places
 );
-
-/// Whether some value is made again, which takes recipes from the first step on.
-[[nodiscard]] bool makes_again(Plan const& plan);
 
 }  // namespace spillway

@@ -121,6 +121,9 @@ TEST(GivenPlans, values_have_to_go_where_a_place_is) {
     plan.fates[{"b", 0, 0}] = {.kind = FateKind::recompute};
     EXPECT_EQ(check_given_plan(options, plan, {}), std::nullopt);
     EXPECT_TRUE(makes_again(plan));
+    SessionOptions off = options;
+    off.recompute = "off";
+    EXPECT_EQ(check_given_plan(off, plan, {})->code, OptionCode::makes_again);
     plan.fates[{"c", 0, 0}] = {.kind = FateKind::move, .pool = Pool::nvme};
     EXPECT_EQ(check_given_plan(options, plan, {.nvme = true}), std::nullopt);
     std::optional<OptionFault> const no_nvme = check_given_plan(options, plan, {.host = true});

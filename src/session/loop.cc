@@ -73,6 +73,7 @@ Loop::Loop(
     if (!options_.flight_record.empty()) {
         flight_recorder_.emplace(options_.executor);
     }
+    plan_uses_recipes_ = makes_again_by_plan();
     if (options_.planner) {
         accounting_.has_no_plan(options_.policy, "");
         trace_.emplace(*device_);
@@ -129,8 +130,8 @@ Usage Loop::usage() {
 void Loop::handle(Event const& event, std::vector<Command>& commands) {
     std::vector<Command> reply = executor_.on(event);
     all_on_device_ = executor_.all_on_device();
-    if (std::holds_alternative<PlanGiven>(event)) {
-        is_planned_ = true;
+    if (auto const* const given = std::get_if<PlanGiven>(&event)) {
+        see_plan(given->plan);
     }
     if (auto const* const saved = trial_ ? std::get_if<Saved>(&event) : nullptr) {
         trial_->saved(saved->value, saved->slot);

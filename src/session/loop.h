@@ -172,6 +172,10 @@ class Loop {
     [[nodiscard]] bool plans() const { return options_.planner != nullptr; }
     /// Whether the plan that it was opened with has values made again (LoopOptions::plan).
     [[nodiscard]] bool makes_again_by_plan() const;
+    /// Whether the plan that runs needs recipes (uses_recipes); false: or there is none.
+    [[nodiscard]] bool plan_uses_recipes() const { return plan_uses_recipes_; }
+    /// Counts the plans that have values made again; 0: the one that runs has none.
+    [[nodiscard]] std::int64_t making_plan() const { return making_plan_; }
     [[nodiscard]] Phase current_phase() const { return phase_; }
     [[nodiscard]] std::int64_t step() const { return step_; }
     [[nodiscard]] LedgerView ledger() const;
@@ -184,6 +188,7 @@ class Loop {
         SPILLWAY_REQUIRES(mutex_);
     void end_trace(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     void give_first_plan(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
+    void see_plan(Plan const& plan) SPILLWAY_REQUIRES(mutex_);
     void make_plan_of(Trace const& trace, std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     void begin_trial(Plan const& plan, Trace const& trace) SPILLWAY_REQUIRES(mutex_);
     void mend_plan(std::int64_t step_ns, std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
@@ -251,6 +256,9 @@ class Loop {
     std::atomic<std::int64_t> step_ = 0;
     std::atomic<bool> all_on_device_ = true;
     std::atomic<bool> is_planned_ = false;  ///< a plan was given
+    std::atomic<bool> plan_uses_recipes_ = false;
+    std::atomic<std::int64_t> making_plan_ = 0;
+    std::int64_t plans_ = 0;  ///< that were given
 
     Mutex dropped_mutex_;
     std::vector<ValueId> dropped_ SPILLWAY_GUARDED_BY(dropped_mutex_);

@@ -142,6 +142,13 @@ bool Loop::makes_again_by_plan() const {
     return options_.plan && makes_again(*options_.plan);
 }
 
+void Loop::see_plan(Plan const& plan) {
+    ++plans_;
+    is_planned_ = true;
+    plan_uses_recipes_ = uses_recipes(plan);
+    making_plan_ = makes_again(plan) ? plans_ : 0;
+}
+
 /// Where the first step begins.
 void Loop::give_first_plan(std::vector<Command>& commands) {
     if (!options_.plan || std::exchange(had_first_plan_, true)) {

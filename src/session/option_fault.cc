@@ -14,26 +14,12 @@ namespace spillway {
 
 namespace {
 
-constexpr std::array<std::string_view, 19> kCodeNames{
-    "not_a_size",
-    "not_a_whole_number",
-    "not_a_toggle",
-    "zero",
-    "negative",
-    "below_least",
-    "unknown_choice",
-    "needs_other",
-    "not_writable",
-    "not_readable",
-    "excludes_other",
-    "loses_precision",
-    "not_deterministic",
-    "has_no_effect",
-    "no_kernels",
-    "no_tier",
-    "below_owned",
-    "above_free",
-    "failed"};
+constexpr std::array<std::string_view, 20> kCodeNames{
+    "not_a_size",      "not_a_whole_number", "not_a_toggle",   "zero",
+    "negative",        "below_least",        "unknown_choice", "needs_other",
+    "not_writable",    "not_readable",       "excludes_other", "makes_again",
+    "loses_precision", "not_deterministic",  "has_no_effect",  "no_kernels",
+    "no_tier",         "below_owned",        "above_free",     "failed"};
 static_assert(kCodeNames.size() == static_cast<std::size_t>(OptionCode::failed) + 1);
 
 /// `given` in quotes; empty for the program, which shows it itself: "--codec affine4: cannot be".
@@ -132,6 +118,13 @@ std::string words_of(OptionFault const& fault, Face face) {
             return with_option_names("it needs `" + fault.detail + "`, which is not set", face);
         case OptionCode::excludes_other:
             return words_of_exclusion(fault, face);
+        case OptionCode::makes_again:
+            return with_option_names(
+                quoted(fault.given, face) +
+                    "works by making saved tensors again, which `recompute` "
+                    "'off' forbids; leave one of the two out",
+                face
+            );
         case OptionCode::not_writable:
         case OptionCode::not_readable:
             return words_of_path(fault, face);

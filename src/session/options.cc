@@ -135,6 +135,17 @@ std::optional<OptionFault> check_plan_alone(SessionOptions const& options) {
         .detail = "policy=" + options.policy};
 }
 
+/// Where nothing may be made again, a policy that does nothing else is of no use.
+std::optional<OptionFault> check_policy_works(SessionOptions const& options) {
+    Policy const* const policy = find_policy(options.policy);
+    bool const only_makes_again = policy != nullptr && policy->recomputes && !policy->moves;
+    if (options.recompute != "off" || !only_makes_again) {
+        return std::nullopt;
+    }
+    return OptionFault{
+        .code = OptionCode::makes_again, .option = "policy", .given = options.policy};
+}
+
 std::optional<OptionFault> check_value(Option const& option, SessionOptions const& options) {
     if (auto const* const number = std::get_if<std::int64_t SessionOptions::*>(&option.member)) {
         return check_number(option, options.*(*number));
@@ -217,7 +228,8 @@ std::optional<OptionFault> check_options(SessionOptions const& options) {
             return of_text(option, OptionCode::needs_other, {}, std::string(needed->name));
         }
     }
-    return check_plan_alone(options);
+    std::optional<OptionFault> const wrong = check_plan_alone(options);
+    return wrong ? wrong : check_policy_works(options);
 }
 
 std::string why_not_written(std::string const& path) {

@@ -168,8 +168,10 @@ Result<std::string> simulation_of_files(
         .device_bytes = is_asked ? input->budgets.device_bytes : plan->device_bytes,
         .host_bytes = input->budgets.host_bytes,
         .nvme_bytes = input->budgets.nvme_bytes};
-    Result<SimulationResult> const step =
-        simulate_steady_step(input->trace, input->machine, options, &*plan, !timeline.empty());
+    bool const has_recipes = makes_again(*plan) || !input->budgets.has_pool();
+    Result<SimulationResult> const step = simulate_steady_step(
+        input->trace, input->machine, options, &*plan, has_recipes, !timeline.empty()
+    );
     if (!step.ok()) {
         return step.error();
     }

@@ -266,7 +266,7 @@ void SimulatorRun::end_point(TracePoint const& point) {
     for (ValueId const value : point.unshared) {
         event.unshared.push_back(id_of(value));
         memory_.became_unshared(id_of(value));
-        if (trace_.values[value.index()].recipe) {
+        if (how_.has_recipes && trace_.values[value.index()].recipe) {
             tell_recipe(value);
         }
     }

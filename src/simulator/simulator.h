@@ -57,6 +57,8 @@ struct SimulatorOptions {
     /// What runs of recipes allocate beside their results, in percent of what was foretold.
     std::int64_t transient_percent = 100;
     bool recompute_before_moves = true;  ///< the rule's answer for all recipes
+    bool has_recipes = true;             ///< false: no value can be made again, as in a session
+                                         ///< that records no operators
     bool fault_is_full = false;          ///< a failing store reports that its place is full
     /// A pool refuses what would take it above this, whatever its budget says; below 0: never.
     std::array<std::int64_t, kPools> full_at_bytes{-1, -1, -1};

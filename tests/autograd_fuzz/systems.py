@@ -93,7 +93,7 @@ class Sessions:
             self._sessions.append(spillway.session(
                 self._model, device_budget=_in_bytes(size) + filled, nvme=folder, nvme_budget=NVME_BUDGET,
                 policy=coded or ("delta" if blocks else self.policy),
-                recompute="off" if budget.recompute == "off" else "auto", **host, **codec))
+                recompute="off" if budget.recompute == "off" else "on", **host, **codec))
             with self._sessions[-1]:
                 self._fills.append(torch.empty(filled, dtype=torch.uint8))
         self._staging_bytes = self.total("device_bytes")  # and what is filled; counted as long as they are open

@@ -184,7 +184,7 @@ class Told(InFolder):
         self.assertTrue([e for e in events if "saved tensor" in e.get("args", {}).get("text", "")])
 
     def test_a_trace_is_of_the_last_step_and_is_shown(self):
-        found = self.trained(*SMALL, "--steps", "3", "--device-budget", "1GiB", "--recompute", "auto", "--trace", "trace.json")
+        found = self.trained(*SMALL, "--steps", "3", "--device-budget", "1GiB", "--recompute", "on", "--trace", "trace.json")
         trace = json.loads(pathlib.Path(self.path("trace.json")).read_text())
         self.assertEqual(trace["name"], "step 3")
         self.assertGreater(sum("recipe" in value for value in trace["values"]), 0)
@@ -197,7 +197,7 @@ class Told(InFolder):
 
     @long
     def test_a_run_that_fails_leaves_its_timeline(self):
-        done = self.train(*SMALL, "--steps", "2", "--device-budget", "24MiB", "--timeline", "timeline.json")
+        done = self.train(*SMALL, "--steps", "2", "--device-budget", "24MiB", "--recompute", "off", "--timeline", "timeline.json")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("step 1, forward", {event["name"] for event in self.events_in("timeline.json")})
 
@@ -219,7 +219,7 @@ class Told(InFolder):
 
 class Replay(InFolder):
     def test_a_failed_run_leaves_its_last_steps_and_they_replay(self):
-        done = self.train(*SMALL, "--steps", "2", "--device-budget", "24MiB", "--flight-record", "failed.events")
+        done = self.train(*SMALL, "--steps", "2", "--device-budget", "24MiB", "--recompute", "off", "--flight-record", "failed.events")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertRegex(done.stderr, "the last steps are in /.*/failed.events; ")
         again = self.run_program("replay", "failed.events")

@@ -53,7 +53,7 @@ std::shared_ptr<TorchSession> open(std::int64_t limit_bytes, std::string recompu
 
 /// With values that move, and with values that may be made again.
 void expect_like_plain_within(std::int64_t limit_bytes, Program const& program) {
-    for (char const* const recompute : {"off", "auto"}) {
+    for (char const* const recompute : {"off", "on"}) {
         SCOPED_TRACE(recompute);
         expect_like_plain_in(open(limit_bytes, recompute), program);
     }
@@ -205,7 +205,7 @@ TEST(Streams, a_value_that_comes_back_for_one_stream_is_waited_for_by_the_others
 /// In a session in which values are made again, and which has room for so many.
 void expect_made_again_like_plain(std::int64_t limit_bytes, Program const& program) {
     SessionOptions options = small_options(limit_bytes);
-    options.recompute = "auto";
+    options.recompute = "on";
     auto const session = open_on_host(options, values(1));
     session->saved_tensors().log().keep();
     expect_like_plain_in(session, program);

@@ -159,10 +159,12 @@ class Budget(same_bits.Case):
         model = torch.nn.Linear(2, 2)
         for host in (None, 0, "0", "0MiB", "0%"):
             with self.assertWarnsRegex(spillway.SpillwayWarning, r"nvme='/scratch'"):
-                self.open(model, "8MiB", nvme=None, host_budget=host)
+                self.open(model, "8MiB", nvme=None, host_budget=host, recompute="off")
+        with self.assertWarnsRegex(spillway.SpillwayWarning, "and makes no plan"):
+            self.open(model, "8MiB", nvme=None, policy="te")
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            for options in ({"nvme": None, "host_budget": "8MiB"}, {"nvme": None, "policy": "keep_all"}, {}):
+            for options in ({"nvme": None, "host_budget": "8MiB"}, {"nvme": None, "policy": "keep_all"}, {"nvme": None}, {}):
                 self.open(model, "8MiB", **options)
             self.open(model, "1TiB", nvme=None)
 

@@ -94,7 +94,7 @@ class Options(same_bits.Case):
         record, timeline = (pathlib.Path(self.folder) / name for name in ("events", "timeline.json"))
         flight = pathlib.Path(self.folder) / "flight"
         gradients, report = self.step(
-            host_budget="64MiB", nvme_budget="1GiB", nvme_allow_tmpfs=True, nvme_rate="100GB", policy="online", recompute="auto",
+            host_budget="64MiB", nvme_budget="1GiB", nvme_allow_tmpfs=True, nvme_rate="100GB", policy="online", recompute="on",
             min_tensor_bytes="512KiB", lossy=False, codec=None, nonfinite="keep", rounding_seed=3, record_events=record,
             flight_record=flight, timeline=timeline)
         for one, other in zip(gradients, plain, strict=True):

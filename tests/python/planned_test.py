@@ -113,7 +113,7 @@ class Planned(Case):
         """The file of a plan for what the training's steps save: this fate for all values, or for those of one operator."""
         trace, plan = os.path.join(self.folder, "step.json"), os.path.join(self.folder, "plan.json")
         net = seeded(model)
-        session = self.open(net, "1GiB", recompute="auto")
+        session = self.open(net, "1GiB", recompute="on")
         session.trace(trace)
         self.train(net, loss_of, lambda: session, steps=3)
         session.close()

@@ -5,6 +5,7 @@
 import contextlib
 import gc
 import unittest
+import warnings
 
 import spillway
 import torch
@@ -67,8 +68,9 @@ class Recompute(unittest.TestCase):
         expected = self.train(make(), **options)
         peak, saved = self.peak_of(make, **options)
         model = make()
-        with self.assertWarns(spillway.SpillwayWarning):  # nowhere to move
-            session = spillway.session(model, device_budget=int(peak - share * saved), recompute="auto")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # it has nowhere to move, and does not mind
+            session = spillway.session(model, device_budget=int(peak - share * saved))
         try:
             actual = self.train(model, session, **options)
             report = session.report()
@@ -82,6 +84,37 @@ class Recompute(unittest.TestCase):
 
     def test_a_transformers_blocks(self):
         self.expect_plain(self.model)
+
+    def test_products_alone_where_there_is_no_place(self):
+        """README's model: each layer saves what the one before made."""
+        def make():
+            torch.manual_seed(1)
+            return nn.Sequential(*[nn.Linear(WIDTH, WIDTH) for _ in range(12)])
+        self.expect_plain(make, share=0.5)
+
+    def test_nothing_is_made_again_where_it_is_off_or_tensors_can_move(self):
+        model = self.model()
+        session = spillway.session(model, device_budget="20MiB", host_budget="64MiB")
+        self.train(model, session)
+        report = session.report()
+        session.close()
+        self.assertEqual(report["recomputed_values"], 0)
+        self.assertGreater(report["stored_bytes"], 0)
+        with self.assertWarnsRegex(spillway.SpillwayWarning, "a step over budget fails"):
+            session = spillway.session(model, device_budget="20MiB", recompute="off")
+        with self.assertRaises(torch.OutOfMemoryError):
+            self.train(model, session)
+        self.assertEqual(session.report()["recomputed_values"], 0)
+        session.close()
+        for policy in ("auto", "str"):
+            with self.subTest(policy):
+                session = spillway.session(model, device_budget="20MiB", recompute="off", policy=policy, host_budget="64MiB")
+                self.train(model, session, steps=4)
+                self.assertEqual(session.report()["recomputed_values"], 0)
+                session.close()
+        with self.assertRaises(spillway.OptionError) as refused:
+            spillway.session(model, device_budget="20MiB", recompute="off", policy="rotor")
+        self.assertEqual((refused.exception.option, refused.exception.code), ("policy", "makes_again"))
 
     def test_what_writes_in_place(self):
         self.expect_plain(lambda: self.model(inplace=True), share=0.15)
@@ -137,7 +170,7 @@ class Recompute(unittest.TestCase):
     def test_a_backward_twice_and_one_of_a_backward(self):
         for create_graph in (False, True):
             results = []
-            for recompute in ("off", "auto"):
+            for recompute in ("off", "on"):
                 model = self.model(2)
                 budget = "1GiB" if recompute == "off" else "24MiB"
                 session = spillway.session(model, device_budget=budget, recompute=recompute, host_budget="64MiB")
@@ -173,7 +206,7 @@ class Recompute(unittest.TestCase):
                 self.names.append(str(function))
                 return function(*args, **(kwargs or {}))
         model = self.model()
-        session = spillway.session(model, device_budget="20MiB", recompute="auto", host_budget="64MiB")
+        session = spillway.session(model, device_budget="20MiB", recompute="on", host_budget="64MiB")
         with session:
             loss = model(self.input).square().mean()
         with Counts():
@@ -211,7 +244,7 @@ class Recompute(unittest.TestCase):
                 x = layer(Doubles.apply(torch.sin(x)))
             return x.square().mean()
         expected = self.train(make(), loss_of=loss_of)
-        session = spillway.session(make(), device_budget="24MiB", recompute="auto", host_budget="64MiB")
+        session = spillway.session(make(), device_budget="24MiB", recompute="on", host_budget="64MiB")
         actual = self.train(self.now, session, loss_of=loss_of)
         session.close()
         for one, other in zip(expected[1], actual[1], strict=True):
@@ -234,8 +267,7 @@ class Recompute(unittest.TestCase):
 
         session = None
         expected = gradient()
-        with self.assertWarns(spillway.SpillwayWarning):  # nowhere to move
-            session = spillway.session(nn.Module(), device_budget="10MiB", recompute="auto")
+        session = spillway.session(nn.Module(), device_budget="10MiB")
         fill = []
 
         def squeeze():
@@ -275,14 +307,14 @@ class Recompute(unittest.TestCase):
             loss.backward()
             return leaf.grad
         expected = run(None)
-        session = spillway.session(nn.Linear(1, 1), device_budget="30MiB", recompute="auto", host_budget="64MiB")
+        session = spillway.session(nn.Linear(1, 1), device_budget="30MiB", recompute="on", host_budget="64MiB")
         self.assertTrue(torch.equal(expected, run(session)))
         self.assertGreater(session.report()["recomputed_values"], 0)
         session.close()
 
     def test_nothing_stays_after_the_graph(self):
         model = self.model()
-        session = spillway.session(model, device_budget="20MiB", recompute="auto", host_budget="64MiB")
+        session = spillway.session(model, device_budget="20MiB", recompute="on", host_budget="64MiB")
         for _ in range(3):
             with session:
                 loss = model(self.input).square().mean()

@@ -35,8 +35,7 @@ constexpr std::int64_t kCopiedShare = 4;
 constexpr std::int64_t kCopiedShareOfMade = 64;
 
 /// What helps where making again does not.
-constexpr char const* kWithoutRecipes =
-    "Under `policy=\"online\"` with `recompute=\"off\"` nothing is made again";
+constexpr char const* kWithoutRecipes = "With `recompute=\"off\"` nothing is made again";
 
 bool& is_letting_go_here() {
     static thread_local bool is_letting_go = false;
@@ -425,6 +424,11 @@ bool SavedTensors::let_recipes_go() {
     return has_sums || !copies.empty();
 }
 
+OperatorSet SavedTensors::used_operators() const {
+    MutexLock const lock(mutex_);
+    return state_.used_operators;
+}
+
 std::vector<ValueId> SavedTensors::found_recipes() {
     MutexLock const lock(mutex_);
     return std::exchange(state_.found_recipes, {});
@@ -496,6 +500,7 @@ bool SavedTensors::keep_recipe(ValueId value) {
         return false;  // another thread freed the graph meanwhile, and with it what was kept
     }
     entry->checksum = checksum;
+    entry->recipe->recipe.add_operators(state_.used_operators);
     return true;
 }
 

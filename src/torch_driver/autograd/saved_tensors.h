@@ -168,6 +168,8 @@ class SavedTensors final : public Driver {
     /// Gives up recipes of values that are here, with the copies that they keep. False: they keep
     /// none.
     [[nodiscard]] bool let_recipes_go();
+    /// Of the recipes by which values went so far.
+    [[nodiscard]] OperatorSet used_operators() const;
     /// A value goes on this thread: there is no room for what is allocated meanwhile.
     [[nodiscard]] static bool is_letting_go();
     /// What an operator threw on this thread while a recipe ran; null: none did.
@@ -204,7 +206,8 @@ class SavedTensors final : public Driver {
         /// keep them.
         std::vector<std::pair<CallRecorder const*, std::weak_ptr<SavedContent const>>> unmade;
         std::vector<ValueId> found_recipes;  ///< Driver::found_recipes
-        std::vector<SavedHook*> passed;      ///< in no order; each knows its place
+        OperatorSet used_operators;
+        std::vector<SavedHook*> passed;  ///< in no order; each knows its place
     };
 
     [[nodiscard]] SaverClass class_of_save(SavedHook const& hook, at::Tensor const& tensor) const;

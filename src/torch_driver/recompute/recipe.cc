@@ -58,7 +58,8 @@ class Recipe::Builder {
             return true;
         }
         if (!content->maker) {
-            bool const is_known = content->why != NoMaker::external;
+            bool const is_known =
+                content->why != NoMaker::external && content->why != NoMaker::not_planned;
             refused_ = {
                 is_known ? NoRecipe::no_maker : NoRecipe::lost_source, content->why, content};
             return false;
@@ -159,6 +160,12 @@ std::uint64_t Recipe::signature() const {
     }
     add(size_class(wanted_->size_bytes));
     return hash.value();
+}
+
+void Recipe::add_operators(OperatorSet& all) const {
+    for (Step const& step : steps_) {
+        all.insert(&step.call->facts);
+    }
 }
 
 std::string Recipe::operators() const {

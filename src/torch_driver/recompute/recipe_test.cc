@@ -383,6 +383,24 @@ TEST_F(RecipeTest, statistics_that_other_norms_write_are_no_source_any_more) {
     EXPECT_TRUE(std::holds_alternative<Recipe::Refused>(found));
 }
 
+TEST_F(RecipeTest, operators_that_are_left_out_make_what_was_there) {
+    Tensor const x = at::randn({8, 8});
+    Tensor const first = at::sin(x);
+    auto const facts = content(first)->by;
+    recorder_.record_only(std::make_shared<OperatorSet const>(OperatorSet{facts}));
+    std::int64_t const before = recorder_.recorded_calls();
+    Tensor const left_out = at::cos(x);
+    EXPECT_EQ(recorder_.recorded_calls(), before);
+    Tensor const second = at::sin(left_out);
+    EXPECT_EQ(recorder_.recorded_calls(), before + 1);
+    EXPECT_TRUE(content(left_out)->was_there);
+    EXPECT_EQ(why_not(left_out), NoMaker::not_planned);
+    expect_same(second, {left_out});
+    left_out.add_(1);  // a write is seen whatever is left out
+    EXPECT_EQ(recorder_.recorded_calls(), before + 2);
+    EXPECT_TRUE(std::holds_alternative<Recipe::Refused>(recipe_of(second)));
+}
+
 TEST_F(RecipeTest, a_recording_may_end_inside_an_operator) {
     c10::NoGradGuard const no_grad;
     Tensor const y = at::mul(x_, 2);

@@ -52,6 +52,8 @@ std::string maker_words(Content const& content, std::string const& it) {
             return by + " was given twice the memory that it wrote";
         case NoMaker::unseen_write:
             return it + " was written in a way that no operator told";
+        case NoMaker::not_planned:
+            return it + " was there before, or the plan does not ask for its operator";
         case NoMaker::external:
         case NoMaker::none:
             break;

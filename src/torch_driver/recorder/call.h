@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,16 @@ enum class NoMaker : std::uint8_t {
     partly_written,  ///< what was there before is not known, and shows through
     written_twice,   ///< two arguments of its operator are on the storage that it writes
     unseen_write,    ///< its version moved, and no schema tells why
+    not_planned,     ///< it was there before, or no plan asks for its operator (record_only)
+};
+
+/// Those whose calls alone are recorded.
+using OperatorSet = std::unordered_set<OperatorFacts const*>;
+
+/// What of a recorder's forward lives: its saved tensors may need what it used.
+struct ForwardState {
+    std::atomic<bool> is_under_way = false;  ///< something was saved, and nothing is needed yet
+    std::atomic<std::int64_t> saved = 0;     ///< that were not forgotten
 };
 
 /// What a storage holds from one write to the next.
@@ -75,16 +86,20 @@ using ContentRef = c10::intrusive_ptr<Content>;
 ///
 /// Thread  filled in by the one that records; any other may ask, once it is known
 struct SavedContent {
-    SavedContent(
-        ValueId of, c10::VariableVersion counter, std::shared_ptr<std::atomic<bool>> is_in_forward
-    )
+    SavedContent(ValueId of, c10::VariableVersion counter, std::shared_ptr<ForwardState> forward)
         : value(of),
           counter_(std::move(counter)),
           version_(counter_.enabled() ? counter_.current_version() : 0),
-          is_in_forward_(std::move(is_in_forward)) {}
+          forward_(std::move(forward)) {
+        forward_->is_under_way.store(true, std::memory_order_relaxed);
+        forward_->saved.fetch_add(1, std::memory_order_relaxed);
+    }
+    ~SavedContent() { forward_->saved.fetch_sub(1, std::memory_order_relaxed); }
+    SavedContent(SavedContent const&) = delete;
+    SavedContent& operator=(SavedContent const&) = delete;
 
     /// Backward wants it. Any thread.
-    void is_needed() const { is_in_forward_->store(false, std::memory_order_relaxed); }
+    void is_needed() const { forward_->is_under_way.store(false, std::memory_order_relaxed); }
 
     /// Something wrote to the storage since it was saved, as far as operators and versions tell.
     [[nodiscard]] bool is_written() const {
@@ -99,7 +114,7 @@ struct SavedContent {
   private:
     c10::VariableVersion const counter_;  ///< of the saved tensor
     std::uint32_t const version_;
-    std::shared_ptr<std::atomic<bool>> const is_in_forward_;  ///< of its recorder
+    std::shared_ptr<ForwardState> const forward_;  ///< of its recorder
 };
 
 /// A tensor that an operator was given.

@@ -171,11 +171,14 @@ std::shared_ptr<SavedContent> CallRecorder::saved(
     at::Tensor const& tensor, ValueId value, bool is_output
 ) {
     auto saved = std::make_shared<SavedContent>(
-        value, tensor.unsafeGetTensorImpl()->version_counter(), is_in_forward_
+        value, tensor.unsafeGetTensorImpl()->version_counter(), forward_
     );
-    is_in_forward_->store(true, std::memory_order_relaxed);
     c10::StorageImpl const* const storage = storage_of(tensor);
-    ContentRef const now = is_output ? ContentRef() : content_of(storage);
+    bool const is_made_later = is_output && !(depth_ > 0 && open_[depth_ - 1].is_left_out);
+    if (only_ != nullptr && !is_made_later) {
+        (void)content(tensor);  // its operator may be one of those that are left out
+    }
+    ContentRef const now = is_made_later ? ContentRef() : content_of(storage);
     if (now || depth_ == 0) {
         fill_in(*saved, now ? now : content_of(storage));
     } else {
@@ -215,6 +218,11 @@ Replay CallRecorder::replay_of(OperatorFacts const& facts) const {
     return facts.replay == Replay::costly && !runs_costly_ ? Replay::unknown : facts.replay;
 }
 
+bool CallRecorder::is_left_out(OperatorFacts const* facts) const {
+    return only_ != nullptr && facts != nullptr && facts->written.empty() &&
+           only_->count(facts) == 0;
+}
+
 void CallRecorder::begins(at::RecordFunction const& function) {
     OperatorFacts const* const facts = facts_of(function);
     if (!is_recorded()) {
@@ -236,12 +244,18 @@ void CallRecorder::begins(at::RecordFunction const& function) {
     open.first_content = next_number_;
     open.hidden_writes.clear();
     open.given.clear();
+    open.generator.reset();
+    open.saves.clear();
+    open.is_left_out = is_left_out(open.facts);
+    if (open.is_left_out) {
+        open.arguments.clear();
+        return;
+    }
+    ++recorded_calls_;
     open.arguments.assign(function.inputs().begin(), function.inputs().end());
     each_tensor(open.arguments, [&](int, int, at::Tensor const& tensor) {
         open.given.push_back({storage_of(tensor), version_of(tensor)});
     });
-    open.generator.reset();
-    open.saves.clear();
     open.timer.begins(open.arguments);
     if (open.facts != nullptr && open.facts->replay == Replay::draws) {
         open.generator = generator_of(*open.facts, function.inputs());
@@ -267,7 +281,11 @@ void CallRecorder::ends(at::RecordFunction const& function) {
         return;
     }
     Open& open = open_[--depth_];
-    finish(open, function.outputs());
+    if (open.is_left_out) {
+        see_writes(open, next_number_, {{}, NoMaker::not_planned, nullptr});  // hidden ones
+    } else {
+        finish(open, function.outputs());
+    }
     bool const has_thrown = std::uncaught_exceptions() > open.exceptions;
     for (auto const& [storage, saved] : open.saves) {
         fill_in(*saved, has_thrown ? ContentRef() : content_of(storage));
@@ -459,7 +477,10 @@ void CallRecorder::wrote(at::Tensor const& tensor, Maker const& maker) {
     if (ContentRef const before = content_of(storage_of(tensor))) {
         before->is_replaced = true;
         before->is_written = true;
-        if (before->was_there && is_in_forward_->load(std::memory_order_relaxed)) {
+        // Where all that was saved is forgotten, nothing is made again of what it was.
+        bool const is_in_forward = forward_->is_under_way.load(std::memory_order_relaxed) &&
+                                   forward_->saved.load(std::memory_order_relaxed) > 0;
+        if (before->was_there && is_in_forward) {
             before->is_changing = true;
             changing_.insert(storage_of(tensor));
         }
@@ -478,6 +499,7 @@ ContentRef CallRecorder::content(at::Tensor const& tensor) {
     }
     Content& fresh = fresh_content(tensor);
     fresh.was_there = true;
+    fresh.why = only_ == nullptr ? NoMaker::external : NoMaker::not_planned;
     fresh.is_changing = changing_.count(storage) != 0;
     return contents_.at(storage);
 }

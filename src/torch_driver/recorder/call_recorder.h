@@ -47,6 +47,12 @@ class CallRecorder {
     /// Contents that are looked up, of which some may have gone.
     [[nodiscard]] std::size_t size() const { return contents_.size(); }
 
+    /// From here on calls of other operators are not recorded, unless they write to what they are
+    /// given: what they make counts as there before. Null: all are recorded.
+    void record_only(std::shared_ptr<OperatorSet const> operators) { only_ = std::move(operators); }
+    /// Calls that were recorded so far, with their arguments.
+    [[nodiscard]] std::int64_t recorded_calls() const { return recorded_calls_; }
+
     /// Forgets what storages hold. What is referred to stays.
     void begin_step();
 
@@ -79,9 +85,10 @@ class CallRecorder {
         std::int64_t first_content = 0;
         CallTimer timer;
         std::vector<std::pair<c10::StorageImpl const*, std::shared_ptr<SavedContent>>> saves;
-        bool is_below = false;    ///< autograd
-        bool is_foreign = false;  ///< not PyTorch's own: it may write all that it is given
-        int exceptions = 0;       ///< under way at its begin
+        bool is_below = false;     ///< autograd
+        bool is_foreign = false;   ///< not PyTorch's own: it may write all that it is given
+        bool is_left_out = false;  ///< see record_only
+        int exceptions = 0;        ///< under way at its begin
     };
     /// What makes an operator's results: a call, or why it is none.
     struct Maker {
@@ -96,6 +103,7 @@ class CallRecorder {
     };
 
     [[nodiscard]] bool is_recorded() const;
+    [[nodiscard]] bool is_left_out(OperatorFacts const* facts) const;
     [[nodiscard]] Replay replay_of(OperatorFacts const& facts) const;
     void note_hidden_writes(OperatorFacts const* facts, c10::ArrayRef<c10::IValue const> arguments);
     void finish(Open& open, std::vector<c10::IValue> const& results);
@@ -118,9 +126,9 @@ class CallRecorder {
 
     bool const runs_costly_;
     ska::flat_hash_map<c10::StorageImpl const*, ContentRef> contents_;
-    /// Something was saved, and nothing of it is needed yet.
-    std::shared_ptr<std::atomic<bool>> const is_in_forward_ =
-        std::make_shared<std::atomic<bool>>(false);
+    std::shared_ptr<ForwardState> const forward_ = std::make_shared<ForwardState>();
+    std::shared_ptr<OperatorSet const> only_;
+    std::int64_t recorded_calls_ = 0;
     /// Of what was there: storages that a forward wrote after it used them, in any step. An address
     /// that another storage has by now costs a recipe, no more.
     ska::flat_hash_set<c10::StorageImpl const*> changing_;

@@ -44,10 +44,16 @@ bool is_python_function() {
 /// After so many steps, a session that was never near its limit records no operators any more.
 constexpr std::int64_t kEntriesToKnow = 2;
 
-/// Null where the policy is `planned`.
-bool recomputes_by_policy(SessionOptions const& options) {
-    Policy const* const policy = find_policy(options.policy);
-    return policy != nullptr && policy->recomputes;
+Places places_of(ExecutorOptions const& options) {
+    return {.host = options.host_bytes > 0, .nvme = options.nvme_bytes > 0};
+}
+
+bool makes_again_unplanned_in(SessionOptions const& options, Places const& places) {
+    Policy const* const policy = find_policy(options.policy);  // null: a plan was given
+    return options.recompute == "on" ||
+           makes_again_unplanned(
+               policy == nullptr ? policies().front() : *policy, places.host || places.nvme
+           );
 }
 
 /// "float32", as Python prints it.
@@ -82,19 +88,14 @@ TorchSession::TorchSession(
       owned_(device_, device.place.device),
       gradients_(device.place.device),
       saved_(blocks_, owned_, options.min_value_bytes),
+      making_again_(
+          making_again(options, places_of(loop.executor), loop.plan && makes_again(*loop.plan))
+      ),
+      makes_again_unplanned_(makes_again_unplanned_in(options, places_of(loop.executor))),
       loop_(std::make_unique<Loop>(std::move(loop), device_, std::move(mover), saved_)),
       use_(options.cap_from_open || !device_->is_host()),
       budget_(device_, *this),
-      recomputes_(
-          (options.recompute == "auto" || recomputes_by_policy(options) ||
-           loop_->makes_again_by_plan()) &&
-          options.policy != "keep_all" && options.device_budget_bytes > 0
-      ),
-      makes_blocks_again_(
-          recomputes_ && (recomputes_by_policy(options) || loop_->makes_again_by_plan())
-      ),
-      plans_(loop_->plans()),
-      follows_plan_(plans_ || loop_->makes_again_by_plan()) {
+      plans_(loop_->plans()) {
     saved_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
     saved_.on_short = [this](std::int64_t size_bytes, bool last_resort) {
         return budget_.borrow(size_bytes, last_resort);
@@ -105,7 +106,7 @@ TorchSession::TorchSession(
     if (plans_) {
         saved_.classify_tensors();
     }
-    if (makes_blocks_again_) {
+    if (making_again_ == MakingAgain::blocks) {
         saved_.make_blocks_again();
     }
 }
@@ -124,15 +125,24 @@ void TorchSession::encode_by(std::unique_ptr<CodecRule> rule, std::int64_t stagi
 
 std::shared_ptr<CallRecorder> TorchSession::recorder_of_this_thread() {
     bool const is_new = entries_.fetch_add(1) < kEntriesToKnow;
-    if (!recomputes_ || !(is_new || was_near_ || follows_plan_ || loop_->is_tracing())) {
+    bool const may_be_short = makes_again_unplanned_ && (is_new || was_near_);
+    if (making_again_ == MakingAgain::nothing || !(may_be_short || needs_recipes())) {
         return nullptr;
     }
     MutexLock const lock(recorders_mutex_);
     std::shared_ptr<CallRecorder>& recorder = recorders_[std::this_thread::get_id()];
     if (recorder == nullptr) {
-        recorder = std::make_shared<CallRecorder>(makes_blocks_again_);
+        recorder = std::make_shared<CallRecorder>(making_again_ == MakingAgain::blocks);
     }
+    std::int64_t const plan = loop_->is_tracing() ? 0 : loop_->making_plan();
+    recorder->record_only(plan == 0 ? nullptr : planned_operators_.to_record(plan, [&] {
+        return saved_.used_operators();
+    }));
     return recorder;
+}
+
+bool TorchSession::needs_recipes() const {
+    return loop_->is_tracing() || loop_->plan_uses_recipes();
 }
 
 /// Not while the budget is far: what no allocation asks for need not be known. In the middle of an
@@ -141,7 +151,7 @@ void TorchSession::make_recipes(bool is_short) {
     std::int64_t const limit = device_->limit_bytes();
     std::int64_t const used = device_->used_bytes();
     bool const is_near = is_short || used > limit / 4;
-    if (recomputes_ && (is_near || follows_plan_ || loop_->is_tracing())) {
+    if (making_again_ != MakingAgain::nothing && (is_near || needs_recipes())) {
         if (is_near) {  // never set back: another thread may have set it
             was_near_ = true;
         }
@@ -431,6 +441,10 @@ std::int64_t TorchSession::stays_bytes() const {
 }
 
 void TorchSession::refuse(std::string const& why, Refusal refusal) {
+    {
+        MutexLock const lock(recorders_mutex_);
+        planned_operators_.give_up();
+    }
     bool const is_left = !use_.caps_from_open() && !use_.is_in_use();
     if (!use_.is_entered() && use_.is_in_use()) {  // a backward's error keeps its graph
         use_.lapse();

@@ -9,6 +9,7 @@
 #include "memory/device.h"
 #include "session/codec_rule.h"
 #include "session/loop.h"
+#include "session/making_again.h"
 #include "session/peak_watch.h"
 #include "spillway/session.h"
 #include "torch_driver/allocator/device_blocks.h"
@@ -19,6 +20,7 @@
 #include "torch_driver/python/python_lock.h"
 #include "torch_driver/session/codec_choice.h"
 #include "torch_driver/session/once_per_backward.h"
+#include "torch_driver/session/planned_operators.h"
 #include "torch_driver/session/session_use.h"
 #include "torch_driver/session/step_estimate.h"
 #include "torch_driver/states/living_gradients.h"
@@ -155,6 +157,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     /// Returns whether there were any.
     bool recharge();
     void see_peak(std::int64_t used_bytes);
+    /// However far the limit is: a trace or a plan asks for recipes.
+    [[nodiscard]] bool needs_recipes() const;
     void make_recipes(bool is_short);
     void make_last_recipes();
     void add_to_trace();
@@ -179,6 +183,8 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     OwnedStorages owned_;
     LivingGradients gradients_;
     SavedTensors saved_;
+    MakingAgain const making_again_;
+    bool const makes_again_unplanned_;  ///< what no plan names, too
     std::unique_ptr<Loop> loop_;
     std::optional<CodecChoice> codec_choice_;  ///< none: nothing leaves encoded
     std::int64_t coded_bytes_ = 0;             ///< of staging, which counts in the budget
@@ -190,15 +196,13 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     std::int64_t charged_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_) = 0;  ///< to the device
     std::uint64_t charges_ SPILLWAY_GUARDED_BY(owned_mutex_) = 0;       ///< by `own`, so far
     OwnedBytes owned_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_){};        ///< as of the last `own`
-    bool const recomputes_;
-    bool const makes_blocks_again_;  ///< by products, convolutions and attention, too
     bool const plans_;  ///< for itself: its steps are recorded with all that a policy asks for
-    bool const follows_plan_;  ///< and may need each step's recipes however far its limit is
     std::atomic<std::int64_t> entries_ = 0;
     std::atomic<bool> was_near_ = false;  ///< to its limit, so that recipes may be needed
     Mutex recorders_mutex_;
     std::unordered_map<std::thread::id, std::shared_ptr<CallRecorder>> recorders_
         SPILLWAY_GUARDED_BY(recorders_mutex_);
+    PlannedOperators planned_operators_ SPILLWAY_GUARDED_BY(recorders_mutex_);
     Mutex refusal_mutex_;
     std::optional<Refusal> last_refusal_ SPILLWAY_GUARDED_BY(refusal_mutex_);
     std::atomic<std::int64_t> filed_count_{0};  ///< saved tensors that could leave

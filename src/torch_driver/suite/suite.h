@@ -91,7 +91,7 @@ struct Rig {
         SessionOptions options;
         options.device_budget_bytes = limit_bytes;
         options.min_value_bytes = 1024;
-        options.recompute = recomputes() ? "auto" : "off";
+        options.recompute = recomputes() ? "on" : "off";
         options.policy = std::move(policy);
         options.record_events = std::move(log);
         session = suite().open(options, std::move(faulty), any);

@@ -3,8 +3,10 @@
 
 // Traces of real steps: they have what the step had, and a simulation of them has it again.
 
+#include "plan/plan.h"
 #include "simulator/simulator.h"
 #include "test_paths.h"
+#include "torch_driver/recorder/call_recorder.h"
 #include "torch_driver/suite/suite.h"
 
 #include <gtest/gtest.h>
@@ -14,6 +16,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 namespace spillway {
 namespace {
@@ -109,6 +112,52 @@ TEST(TracedStep, runs_in_the_simulator_under_the_budgets_that_the_session_met) {
         EXPECT_LE(result->peak_bytes[static_cast<std::size_t>(Pool::device)], limit);
         EXPECT_EQ(result->stored_bytes + result->recomputed_bytes > 0, limit < values(256));
     }
+}
+
+/// All values of `trace` that have a recipe are made again by it.
+std::string plan_file_of(Trace const& trace) {
+    Plan plan;
+    for (TraceValue const& value : trace.values) {
+        plan.fates[value.slot].kind = value.recipe ? FateKind::recompute : FateKind::keep;
+    }
+    std::string file = traced_file() + ".plan";
+    std::ofstream(file) << to_json_text(plan);
+    return file;
+}
+
+TEST(RecordedStep, under_a_plan_has_only_what_its_recipes_need) {
+    Report report;
+    std::string const file = plan_file_of(traced(values(256), report));
+    SessionOptions options{.device_budget_bytes = values(256), .plan = file};
+    options.min_value_bytes = 1024;
+    auto const session = suite().open(options, std::make_unique<MemoryTier>(values(1024)), true);
+    std::filesystem::remove(file);
+    Tensor x = leaf(1);
+    auto const function = [](Tensor const& of) {
+        return (chain(of) * 2).abs().sum() / 2;  // of what follows the chain nothing is made again
+    };
+    Tensor const plain = torch::autograd::grad({function(x)}, {x})[0];
+    std::vector<std::int64_t> calls;
+    for (std::int64_t step = 1; step <= 6; ++step) {
+        session->begin_pass();
+        session->loop().begin_step(step);
+        session->phase(Phase::forward);
+        std::int64_t const made_before = session->report().recomputed_values;
+        Tensor const y = recorded(session, [&] {
+            std::int64_t const before = recorder_here()->recorded_calls();
+            Tensor const sum = function(x);
+            calls.push_back(recorder_here()->recorded_calls() - before);
+            return sum;
+        });
+        session->phase(Phase::backward);
+        y.backward();
+        EXPECT_TRUE(at::equal(x.grad(), plain)) << "step " << step;
+        EXPECT_GT(session->report().recomputed_values, made_before + 8) << "step " << step;
+        session->phase(Phase::update);
+        x.mutable_grad() = Tensor();
+    }
+    EXPECT_GT(calls.front(), calls.back());
+    EXPECT_EQ(calls.at(4), calls.back());
 }
 
 }  // namespace

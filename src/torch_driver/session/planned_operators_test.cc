@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The Spillway authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "torch_driver/session/planned_operators.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+namespace spillway {
+namespace {
+
+class PlannedOperatorsTest : public testing::Test {
+  protected:
+    /// Of an entry under that plan, after recipes that used the first so many operators.
+    bool are_all_recorded(std::int64_t plan, std::size_t used) {
+        OperatorSet set;
+        for (std::size_t i = 0; i < used; ++i) {
+            set.insert(&facts_[i]);
+        }
+        known_ = operators_.to_record(plan, [&] { return set; });
+        return known_ == nullptr;
+    }
+
+    OperatorFacts facts_[3] = {facts("aten::gelu"), facts("aten::mul"), facts("aten::sin")};
+    PlannedOperators operators_;
+    std::shared_ptr<OperatorSet const> known_;
+
+  private:
+    static OperatorFacts facts(char const* name) {
+        char const* const overload = std::string(name) == "aten::mul" ? "Tensor" : "";
+        return OperatorFacts(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload));
+    }
+};
+
+TEST_F(PlannedOperatorsTest, all_until_no_other_is_used) {
+    EXPECT_TRUE(are_all_recorded(1, 0));
+    EXPECT_TRUE(are_all_recorded(1, 0)) << "nothing was made again yet: an evaluation, say";
+    EXPECT_TRUE(are_all_recorded(1, 0));
+    EXPECT_TRUE(are_all_recorded(1, 2));
+    EXPECT_TRUE(are_all_recorded(1, 2));
+    EXPECT_FALSE(are_all_recorded(1, 2));
+    EXPECT_EQ(*known_, (OperatorSet{&facts_[0], &facts_[1]}));
+    EXPECT_FALSE(are_all_recorded(1, 3)) << "recorded under another plan";
+}
+
+TEST_F(PlannedOperatorsTest, another_plan_begins_again) {
+    for (int i = 0; i < 3; ++i) {
+        (void)are_all_recorded(1, 1);
+    }
+    EXPECT_NE(known_, nullptr);
+    EXPECT_TRUE(are_all_recorded(2, 1));
+}
+
+TEST_F(PlannedOperatorsTest, all_where_the_plan_was_not_enough) {
+    for (int i = 0; i < 3; ++i) {
+        (void)are_all_recorded(1, 1);
+    }
+    operators_.give_up();
+    EXPECT_TRUE(are_all_recorded(1, 1));
+    EXPECT_TRUE(are_all_recorded(2, 1));
+}
+
+}  // namespace
+}  // namespace spillway
