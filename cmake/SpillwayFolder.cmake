@@ -12,6 +12,9 @@
 # DEPS are folders, LIBS are dep_<name> of SpillwayDependencies.cmake. A folder that does not exist
 # yet is skipped quietly, in both places.
 
+# When a test is said to hang. It judges no time: a test that takes minutes alone may share the machine.
+set(SPILLWAY_HANG_SECONDS 3600)
+
 function(spillway_add_subdirectory dir)
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/CMakeLists.txt)
     add_subdirectory(${dir})
@@ -116,7 +119,7 @@ function(spillway_gtest name sources deps libs)
     add_dependencies(spillway_sanitized_tests spillway_${name}_test)
   endif()
   set(options ${CMAKE_SOURCE_DIR}/tools/sanitizers)
-  set_tests_properties(${name} PROPERTIES LABELS "${label}" TIMEOUT 800 SKIP_RETURN_CODE 77
+  set_tests_properties(${name} PROPERTIES LABELS "${label}" TIMEOUT ${SPILLWAY_HANG_SECONDS} SKIP_RETURN_CODE 77
     WORKING_DIRECTORY ${CMAKE_BINARY_DIR}
     ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE;ASAN_OPTIONS=include=${options}/asan.options;UBSAN_OPTIONS=include=${options}/ubsan.options;LSAN_OPTIONS=suppressions=${options}/lsan.supp;TSAN_OPTIONS=include=${options}/tsan.options:suppressions=${options}/tsan.supp")
 endfunction()

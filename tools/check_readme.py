@@ -20,7 +20,7 @@ import sources
 
 _BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
-SECONDS_A_COMMAND = 300
+SECONDS_A_COMMAND = 900
 
 
 def commands(text: str) -> list[str]:

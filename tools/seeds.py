@@ -26,7 +26,7 @@ SELDOM_SUITE = ("Devices.*:FailedDevices.*:late/Models.*"
 SELDOM = 10
 SEEDS_A_PROCESS = 10
 SECONDS_A_SEED = 60
-LEAST_SECONDS = 400
+LEAST_SECONDS = 1800
 REPORT_EVERY_S = 60
 # What gtest prints for each repetition, whether it passes or not.
 EACH_TIME = re.compile(r"$|Repeating all tests|Note: |\[=+\]|\[  PASSED  \]")

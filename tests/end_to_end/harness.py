@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("SPILLWAY_BINARY_DIR", ROOT / "build" / "torch"))
 PROGRAM = BUILD / "bin" / "spillway"
 PLAIN = BUILD / "bench" / "plain_train"
-LIMIT_S = 300
+LIMIT_S = 900
 # Under a sanitizer a run takes seconds to begin: what says nothing of memory that another case does not is left to
 # the build that users run.
 SANITIZED = BUILD.name.startswith("asan")

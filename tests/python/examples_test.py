@@ -18,7 +18,7 @@ from same_bits import Case
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 BOTH = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-SECONDS = 120
+SECONDS = 900
 LOSS = re.compile(r"^\{'loss': '([\d.]+)'", re.MULTILINE)
 
 
