@@ -29,7 +29,7 @@ recompute, batch norm's counts).
 | **wrong** | silent: another result, or no error and a wrong gradient |
 | old value | silent: plain autograd raises, because a saved tensor was written; the system uses the value before the write |
 | memory | silent: holds a graph or its bytes after the last reference is gone, or copies parameters |
-| crash, hang | the process died, or did not end within a minute |
+| crash, hang | the process died, or did not end within ten minutes |
 | idle | right, but nothing was moved although it had to be (Spillway only) |
 | n/a | the case does not apply |
 """
