@@ -94,8 +94,13 @@ def off_by(models: list[Model]) -> float | None:
 
 
 def peak_off_by(models: list[Model]) -> list[float]:
-    """The smallest, the median and the largest of measured over foretold peaks of what plans."""
-    return common.spread([row["measured_peak_bytes"] / row["foretold_peak_bytes"] for model in models for row in measured_rows(model)])
+    """The smallest, the median and the largest of measured over foretold peaks."""
+    return common.spread([row["measured_peak_bytes"] / foretold_peak(row) for model in models for row in measured_rows(model)])
+
+
+def foretold_peak(row: Row) -> int:
+    """Bytes. A session plans by the step that it recorded itself: where it does, its own plan's peak."""
+    return row.get("own_foretold_peak_bytes") or row["foretold_peak_bytes"]
 
 
 def faults(model: Model) -> list[str]:

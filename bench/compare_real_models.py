@@ -125,6 +125,7 @@ def run_budget(training: Training, options: argparse.Namespace, rows: list[Row],
             measured=over_plain(rounds, name, "step_s"), measured_cpu=over_plain(rounds, name, "cpu_s"),
             measured_over_held=quickest(rounds, name) / quickest(rounds, "held"), rounds=len(rounds),
             measured_s=quickest(rounds, name), own_foretold_s=plan.get("foretold_step_ns", 0) / 1e9,
+            own_foretold_peak_bytes=plan.get("foretold_peak_bytes", 0),
             measured_peak_bytes=plan.get("peak_bytes") or report["device_peak_bytes"],
             stored_bytes=rounds[-1][name]["stored_bytes"], recomputed_bytes=rounds[-1][name]["recomputed_bytes"])
         each.side.session.close()

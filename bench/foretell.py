@@ -105,10 +105,10 @@ def words(row: Row) -> str:
 
 def faults_of(model: Model) -> list[str]:
     """What would be wrong whatever the times are."""
-    above = [row for row in measured_rows(model) if row["measured_peak_bytes"] > PEAK_BAR * row["foretold_peak_bytes"]]
+    above = [row for row in measured_rows(model) if row["measured_peak_bytes"] > PEAK_BAR * compare_real.foretold_peak(row)]
     return compare_real.faults(model) + [
         f"{row['policy']}, {model['model']}, {row['share']:g}: a peak of {row['measured_peak_bytes']} bytes, "
-        f"{row['foretold_peak_bytes']} foretold" for row in above]
+        f"{compare_real.foretold_peak(row)} foretold" for row in above]
 
 
 def show(options: argparse.Namespace, models: list[Model]) -> None:

@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
     Policies,
     Foretold,
     testing::Values("te:layers=6", "optimal_offload", "capuchin", "str", "auto"),
-    [](auto const& info) { return info.param.substr(0, info.param.find(':')); }
+    [](auto const& instance) { return instance.param.substr(0, instance.param.find(':')); }
 );
 
 }  // namespace
