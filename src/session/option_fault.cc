@@ -121,8 +121,8 @@ std::string words_of(OptionFault const& fault, Face face) {
         case OptionCode::makes_again:
             return with_option_names(
                 quoted(fault.given, face) +
-                    "works by making saved tensors again, which `recompute` "
-                    "'off' forbids; leave one of the two out",
+                    "works by making saved tensors again, and `recompute` is 'off'; leave one "
+                    "of the two out",
                 face
             );
         case OptionCode::not_writable:

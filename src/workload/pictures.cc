@@ -174,7 +174,8 @@ Map add_bottleneck(
         past = m.convolution(at + ".downsample.0", x, 4 * channels, {.size = 1, .stride = stride});
         past = m.batch_norm(at + ".downsample.1", past);
     }
-    return m.relu(at + ".relu", m.sum(at, past, y));
+    // No module: that ends the block, and without a parameter a session cannot tell whose it is.
+    return m.relu("", m.sum(at, past, y));
 }
 
 }  // namespace

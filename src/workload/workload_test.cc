@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace spillway {
 namespace {
@@ -111,6 +112,33 @@ TEST(Workload, pictures_take_the_known_operations) {
         }
         EXPECT_NEAR(forward_ns * kProductEfficiency * 1e3 / operations, 1.0, 0.01) << model;
     }
+}
+
+/// "layer1.0" of "layer1.0.bn1"; empty outside of the blocks of a ResNet.
+std::string block_of(std::string const& module) {
+    std::size_t const dot = module.find('.');
+    bool const is_in_block = module.starts_with("layer") && dot != std::string::npos;
+    return is_in_block ? module.substr(0, module.find('.', dot + 1)) : "";
+}
+
+/// So that a policy that makes blocks again keeps their inputs, as in a recorded step, where
+/// nothing tells whose the ReLU between two blocks is.
+TEST(Workload, a_block_is_made_again_from_its_own_values_and_what_is_between_blocks) {
+    Trace const trace = traced({.model = "resnet50", .batch = 1});
+    std::vector<std::string> blocks;  // by value
+    std::int64_t recipes = 0;
+    for (TraceValue const& value : trace.values) {
+        std::string const block = block_of(value.module);
+        blocks.push_back(block);
+        bool const is_meant = !block.empty() && value.recipe;
+        for (ValueId const source : is_meant ? value.recipe->sources : std::vector<ValueId>()) {
+            ++recipes;
+            std::string const& of_source = blocks.at(source.index());
+            EXPECT_TRUE(of_source.empty() || of_source == block)
+                << value.module << " from " << of_source;
+        }
+    }
+    EXPECT_GT(recipes, 100);
 }
 
 TEST(Workload, states_are_as_the_optimizer_has_them) {

@@ -84,13 +84,16 @@ class PlannedLate(Case):
         self.assertEqual(seen, plain)
         self.assertEqual(torch.ops.late.faults(), [])
         self.assertLessEqual(report["device_peak_bytes"], budget)
+        self.assertGreater(report["loaded_bytes"] + report["recomputed_bytes"], 0)
         plan = report["plan"]
+        if not plan["policy"]:  # it chooses at run time
+            self.assertEqual(policy, "delta")
+            return
         if plan["refusal"]:
             self.assertRegex(plan["refusal"], "it needs convolutions|GiB|MiB|KiB")
             return
         self.assertEqual(plan["policy"].partition(" ")[0], policy)  # "auto (str)"
         self.assertLessEqual(plan["peak_bytes"], 1.03 * plan["foretold_peak_bytes"] + A_TENSOR_BYTES)
-        self.assertGreater(report["loaded_bytes"] + report["recomputed_bytes"], 0)
 
     def test_perceptrons(self) -> None:
         for policy in FEW if QUICK else PLANNED:
@@ -101,6 +104,11 @@ class PlannedLate(Case):
         for policy in ("vdnn_conv", "pofo") if QUICK else PLANNED:
             with self.subTest(policy):
                 self.check("convolutions", policy)
+
+    def test_delta_chooses_at_run_time(self) -> None:
+        for name in MODELS:
+            with self.subTest(name):
+                self.check(name, "delta")
 
 
 if __name__ == "__main__":
