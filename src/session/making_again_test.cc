@@ -58,7 +58,8 @@ TEST(MakingAgainTest, a_policy_that_does_nothing_else_is_refused_where_it_is_off
     EXPECT_EQ(wrong->code, OptionCode::makes_again);
     EXPECT_EQ(
         words_of(*wrong, Face::python),
-        "'rotor' works by making saved tensors again, and recompute= is 'off'; leave one of the two "
+        "'rotor' works by making saved tensors again, and recompute= is 'off'; leave one of the "
+        "two "
         "out"
     );
     options.policy = "capuchin";  // it moves, too
