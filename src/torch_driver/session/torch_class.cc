@@ -6,6 +6,7 @@
 
 #include "base/json_view.h"
 #include "report/report_text.h"
+#include "session/given_plan.h"
 #include "spillway/option.h"
 #include "spillway/policy.h"
 #include "spillway/session.h"
@@ -52,12 +53,6 @@ std::vector<OwnedKind> kinds_of(std::vector<std::string> const& names) {
     }
     return kinds;
 }
-
-/// The budgets of a session that have a size.
-struct Places {
-    bool host = false;
-    bool nvme = false;
-};
 
 /// Python's mapping: the members' names. A pool that was not asked is "open" where it has a budget.
 std::string json_of(Refusal const& refusal, Places const& places) {
