@@ -155,7 +155,7 @@ tidy: packages ## clang-tidy on the core (FILES='src/tier/.*' for some)
 	@tools/build.sh core-debug
 	@run-clang-tidy-14 -quiet -p build/core-debug '$(or $(FILES),/(src|cli|tests)/.*)'
 
-benches := bench-step bench-nvme bench-codec bench-hook bench-ledger bench-leak bench-late bench-peers bench-qpo bench-lossy bench-gradients bench-recompute bench-recompute-peers bench-compare bench-compare-real bench-foretell bench-figures bench-plan
+benches := bench-step bench-nvme bench-codec bench-hook bench-ledger bench-leak bench-late bench-peers bench-qpo bench-lossy bench-gradients bench-recompute bench-recompute-peers bench-compare bench-compare-real bench-foretell bench-tba bench-figures bench-plan
 .PHONY: $(benches)
 bench-step: ## Step time under the cap against plain training (FLAGS=--models: six models in Python)
 bench-nvme: ## Throughput to NVMe against fio
@@ -173,12 +173,13 @@ bench-recompute-peers: ## Making again, moving and both, beside checkpoint and s
 bench-compare: ## Every policy on 12 made steps under four budgets, by simulation (FLAGS=--table, --page)
 bench-compare-real: ## Every policy on three small models under three budgets, on this machine (FLAGS=--table)
 bench-foretell: ## Steps and peaks as foretold, beside real ones: five small models, two budgets, six policies (FLAGS=--table)
+bench-tba: ## TBA on this drive: the peak of activations beside plain's, and the step, of GPT-2, BERT and T5
 bench-figures: ## What authors report, beside ours by simulation (FLAGS=--table, --page)
 bench-plan: ## Seconds of every policy's plan and of the simulator, by the number of values
-with_minutes := bench-step bench-nvme bench-peers bench-qpo bench-lossy bench-recompute bench-recompute-peers bench-compare-real bench-foretell bench-plan
+with_minutes := bench-step bench-nvme bench-peers bench-qpo bench-lossy bench-recompute bench-recompute-peers bench-compare-real bench-foretell bench-tba bench-plan
 $(benches): bench-%: build
 	@tools/setup.sh packages bench
-	@$(if $(filter bench-peers bench-lossy bench-gradients bench-recompute bench-recompute-peers bench-compare-real bench-foretell,$@)$(filter --models,$(FLAGS)),tools/setup.sh tests $(TORCH))
+	@$(if $(filter bench-peers bench-lossy bench-gradients bench-recompute bench-recompute-peers bench-compare-real bench-foretell bench-tba,$@)$(filter --models,$(FLAGS)),tools/setup.sh tests $(TORCH))
 	@$(if $(filter bench-lossy,$@),$$(cat $(torch_folder)/python.path),python3) bench/$(subst -,_,$*).py --build $(torch_folder) $(if $(filter $@,$(with_minutes)),$(if $(MINUTES),--minutes $(MINUTES))) $(FLAGS)
 
 .PHONY: gpu-packages gpu-rehearsal gpu-bench gpu-table

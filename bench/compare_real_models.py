@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""One model of bench-compare-real or bench-foretell in a process of its own; prints one JSON line.
+"""One model of bench-compare-real, bench-foretell or bench-tba in a process of its own; prints one JSON line.
 
 `spillway.compare` foretells every policy under each budget from one recorded step and the probed drive. Then each policy
 that runs gets a session of its own, and one that moves nothing ("held") is beside them: plain, but on their allocator. After
@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import common
 import spillway
 import torch
-from recompute_models import FULL, QUICK, Bits, Training, gpt2, llama, t5, vision, vit
+from recompute_models import FULL, QUICK, Bits, Training, bert, gpt2, llama, t5, vision, vit
 from sides import Run, Side, measure_model, plain_over_plain
 
 # Each some 0.2 s a step on one core, and some 40 MB saved.
-MODELS = {"gpt2": gpt2(dropout=0.0), "llama": llama(), "vit": vit, "resnet18": vision("resnet18", 4, 96), "t5": t5}
+MODELS = {"gpt2": gpt2(dropout=0.0), "llama": llama(), "vit": vit, "resnet18": vision("resnet18", 12, 96), "t5": t5, "bert": bert}
 SIZE = FULL._replace(lines=1)
 UNLIMITED = "1TiB"
 WARM_UP_STEPS = 3  # the second is recorded, the third plans
@@ -58,7 +58,9 @@ def foretold(training: Training, options: argparse.Namespace) -> tuple[Row, list
         "foretold": row["step_ns"] / told.compute_ns if not row["refusal"] else None,
         "foretold_peak_bytes": row["peak_bytes"] if not row["refusal"] else None} for row in told.rows]
     rates = {f"{link['from']}_{link['to']}_gb_per_s": round(link["rate_bytes_per_s"] / 1e9, 3) for link in machine["links"]}
-    return {"compute_s": told.compute_ns / 1e9, "peak_bytes": told.peak_bytes, "floor_bytes": told.floor_bytes, **rates}, rows
+    model_bytes = sum(each.nbytes for each in (*training.model.parameters(), *training.model.buffers()))
+    return {"compute_s": told.compute_ns / 1e9, "peak_bytes": told.peak_bytes, "floor_bytes": told.floor_bytes,
+            "model_bytes": model_bytes, **rates}, rows
 
 
 def counted(report: Mapping[str, Any]) -> dict[str, int]:

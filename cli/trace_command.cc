@@ -67,7 +67,11 @@ CLI::App& add_trace_command(CLI::App& app, TraceFlags& flags) {
         )
         ->type_name("NAME");
     trace
-        .add_option("--layers", model.layers, "of a transformer; of T5's each stack [the model's]")
+        .add_option(
+            "--layers",
+            model.layers,
+            "of a transformer (of T5's each stack) or a ResNet [the model's]"
+        )
         ->type_name("N");
     trace.add_option("--dropout", model.dropout, "share that is dropped; 0: none [the model's]")
         ->type_name("SHARE")

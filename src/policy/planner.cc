@@ -82,7 +82,9 @@ Result<void> take_parameter(Policy const& policy, std::string_view item, PolicyC
 Result<void> check_pools(Policy const& policy, Machine const& machine, Budgets const& budgets) {
     if (policy.needs_pool() && !budgets.has_pool()) {
         return Error{
-            Errc::unsupported, "it moves, and neither a host nor an NVMe budget is given", ""};
+            Errc::unsupported,
+            "it moves, and neither a host nor an NVMe budget is given; auto and rotor need none",
+            ""};
     }
     auto const has = [&](Pool pool, Lane out, Lane in) {
         MachineTier const* const tier = find_tier(machine, pool);
@@ -141,7 +143,7 @@ Result<Judged> judge(Policy const& policy, PolicyChoice const& choice, PlanReque
         return costs.error();
     }
     if (!costs->fits) {
-        return Error{Errc::out_of_memory, costs->refusal, "policy " + plan->policy};
+        return Error{Errc::out_of_memory, costs->refusal, "policy " + to_text(choice)};
     }
     plan->predicted_step_ns = costs->step_ns;
     plan->predicted_peak_bytes = costs->peak_bytes;
@@ -239,7 +241,10 @@ Result<Plan> make_plan(
     Policy const* const policy = find_policy(choice.name);
     if (policy == nullptr || policy->make_plan == nullptr) {
         return wrong(
-            "'" + choice.name + "' makes no plan; those that do are " + planning_policies()
+            "'" + choice.name +
+            "' makes no plan: it chooses at run time, which `spillway compare` "
+            "and `fit` foretell; those that make plans are " +
+            planning_policies()
         );
     }
     if (Result<void> const fine = validate(trace); !fine) {

@@ -441,6 +441,7 @@ Result<Plan> plan_str(PlanRequest const& request) {
     trials.improve(bound_ns);
     Plan plan = trials.take();
     plan.bound_step_ns = bound_ns;
+    plan.policy = has_solver() ? "CBC" : "without CBC";
     return plan;
 }
 

@@ -42,6 +42,26 @@ TEST(Foretell, deltas_director_knows_the_machines_rates) {
     EXPECT_GT(slow.recomputed_bytes, 0) << "a move takes 2 ms";
 }
 
+/// The paragraph on DELTA in docs/systems.md, by milliseconds.
+TEST(Foretell, waits_of_the_chain_in_the_docs) {
+    Trace const trace = chain_with_recipes(48, kChainForwardNs);
+    std::int64_t compute_ns = 0;
+    for (TracePoint const& point : trace.points) {
+        compute_ns += point.duration_ns;
+    }
+    auto const longer_ms = [&](std::string const& policy, double rate) {
+        Foretold const found = foretell(policy, trace, fast_machine(rate), {30'000'000, 1_GiB, 0});
+        EXPECT_EQ(found.refusal, "") << policy;
+        return static_cast<double>(found.step_ns - compute_ns) / 1e6;
+    };
+    for (char const* const policy : {"delta", "online", "str"}) {
+        EXPECT_NEAR(longer_ms(policy, 1e10), 0, 0.5) << policy;
+    }
+    EXPECT_NEAR(longer_ms("delta", 2e8), 60, 0.5);
+    EXPECT_NEAR(longer_ms("online", 2e8), 87, 0.5);
+    EXPECT_NEAR(longer_ms("str", 2e8), 11, 1.5) << "with CBC and without";
+}
+
 TEST(Foretell, online_makes_again_only_where_nothing_can_move_as_sessions_do) {
     Trace const trace = chain_with_recipes(48, kChainForwardNs);
     Foretold const moved = foretell("online", trace, fast_machine(), {30'000'000, 1_GiB, 0});

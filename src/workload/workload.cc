@@ -16,6 +16,12 @@ namespace spillway {
 
 namespace {
 
+/// Numbers of layers that a model may have: the least, and so many more each time. 0: its own only.
+struct Depths {
+    std::int64_t least;
+    std::int64_t step;
+};
+
 struct CatalogModel {
     std::string_view name;
     Tape (*tape)(ModelInput const&);
@@ -23,6 +29,7 @@ struct CatalogModel {
     std::int64_t sequence;  ///< 0: of pictures
     double dropout;
     std::string_view optimizer;
+    Depths depths;
 };
 
 /// How many layers: the model's own, where nothing is asked for.
@@ -45,22 +52,31 @@ Tape bert_large(ModelInput const& input) {
 Tape t5_3b(ModelInput const& input) {
     return t5_tape({layers(input, 24), 1024, 32, 16384, 32128, 0, 128}, input);
 }
-Tape resnet50(ModelInput const& input) {
-    return resnet_tape({3, 4, 6, 3}, input);
-}
-Tape resnet152(ModelInput const& input) {
-    return resnet_tape({3, 8, 36, 3}, input);
+
+/// Convolutions and the product at the end, three a block: the third stage has what the others do
+/// not have.
+std::int64_t blocks_of_third(std::int64_t depth, std::int64_t others) {
+    return (depth - 2) / 3 - others;
 }
 
+Tape resnet50(ModelInput const& input) {
+    return resnet_tape({3, 4, blocks_of_third(layers(input, 50), 10), 3}, input);
+}
+Tape resnet152(ModelInput const& input) {
+    return resnet_tape({3, 8, blocks_of_third(layers(input, 152), 14), 3}, input);
+}
+
+constexpr Depths kAny{1, 1};
+
 constexpr std::array<CatalogModel, 8> kModels{{
-    {"gpt2-345m", gpt2_345m, 8, 1024, 0.1, "adamw"},
-    {"gpt2-1.5b", gpt2_1_5b, 8, 1024, 0.1, "adamw"},
-    {"llama2-7b", llama2_7b, 1, 4096, 0, "adamw"},
-    {"bert-large", bert_large, 32, 512, 0.1, "adamw"},
-    {"t5-3b", t5_3b, 8, 512, 0.1, "adamw"},
-    {"vgg16", vgg16_tape, 64, 0, 0.5, "momentum"},
-    {"resnet50", resnet50, 64, 0, 0, "momentum"},
-    {"resnet152", resnet152, 64, 0, 0, "momentum"},
+    {"gpt2-345m", gpt2_345m, 8, 1024, 0.1, "adamw", kAny},
+    {"gpt2-1.5b", gpt2_1_5b, 8, 1024, 0.1, "adamw", kAny},
+    {"llama2-7b", llama2_7b, 1, 4096, 0, "adamw", kAny},
+    {"bert-large", bert_large, 32, 512, 0.1, "adamw", kAny},
+    {"t5-3b", t5_3b, 8, 512, 0.1, "adamw", kAny},
+    {"vgg16", vgg16_tape, 64, 0, 0.5, "momentum", {0, 0}},
+    {"resnet50", resnet50, 64, 0, 0, "momentum", {35, 3}},
+    {"resnet152", resnet152, 64, 0, 0, "momentum", {47, 3}},
 }};
 
 Error bad(std::string what) {
@@ -104,11 +120,31 @@ std::optional<std::int64_t> state_bytes(std::string_view optimizer, bool is_half
     return optimizer == "sgd" ? std::optional<std::int64_t>(0) : std::nullopt;
 }
 
+/// Empty: the model can have so many layers, or none are asked for.
+std::string why_no_such_depth(std::int64_t count, CatalogModel const& model) {
+    constexpr std::int64_t kMostLayers = 4096;
+    auto const [least, step] = model.depths;
+    if (count == 0) {
+        return {};
+    }
+    if (step == 0) {
+        return fmt::format("{} has its own layers only", model.name);
+    }
+    if (count < least || count > kMostLayers) {
+        return fmt::format("layers {} is not from {} to {}", count, least, kMostLayers);
+    }
+    if ((count - least) % step != 0) {
+        return fmt::format(
+            "{} has no {} layers, but {}, {} and so on", model.name, count, least, least + step
+        );
+    }
+    return {};
+}
+
 /// The request with the model's defaults.
 Result<ModelInput> input_of(WorkloadRequest const& request, CatalogModel const& model) {
     constexpr std::int64_t kMostBatch = 4096;
     constexpr std::int64_t kMostSequence = 131072;
-    constexpr std::int64_t kMostLayers = 1024;
     std::optional<ElementType> const dtype = parse_dtype(request.dtype);
     if (!dtype) {
         return bad("no dtype '" + request.dtype + "'; there are float32, bfloat16, float16");
@@ -122,11 +158,8 @@ Result<ModelInput> input_of(WorkloadRequest const& request, CatalogModel const& 
     if (request.sequence < 0 || request.sequence > kMostSequence) {
         return bad(fmt::format("sequence {} is not from 1 to {}", request.sequence, kMostSequence));
     }
-    if (model.sequence == 0 && request.layers != 0) {
-        return bad(fmt::format("{} is no transformer, and has its own layers only", model.name));
-    }
-    if (request.layers < 0 || request.layers > kMostLayers) {
-        return bad(fmt::format("layers {} is not from 1 to {}", request.layers, kMostLayers));
+    if (std::string wrong = why_no_such_depth(request.layers, model); !wrong.empty()) {
+        return bad(std::move(wrong));
     }
     if (request.dropout >= 1) {
         return bad("dropout is not below 1");

@@ -29,7 +29,8 @@ struct WorkloadRequest {
     std::string optimizer{};        ///< "adamw", "momentum", "sgd" (no state); empty: the model's
     bool fused_attention = true;
     double dropout = -1;      ///< below 0: the model's own
-    std::int64_t layers = 0;  ///< of a transformer (T5: of each stack); 0: the model's own
+    std::int64_t layers = 0;  ///< of a transformer (T5: of each stack) or a ResNet, whose
+                              ///< third stage has what the others do not; 0: the model's own
 };
 
 /// In the order of the catalogue: "gpt2-345m" and so on.

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -141,6 +142,20 @@ TEST(Workload, a_block_is_made_again_from_its_own_values_and_what_is_between_blo
     EXPECT_GT(recipes, 100);
 }
 
+/// Three convolutions a block, and the first and the last layer.
+TEST(Workload, a_resnet_of_another_depth_has_more_blocks_in_its_third_stage) {
+    auto const convolutions = [](Trace const& trace, std::string const& path) {
+        return std::count_if(trace.values.begin(), trace.values.end(), [&](auto const& value) {
+            return value.module.starts_with(path) && value.module.ends_with("conv2");
+        });
+    };
+    Trace const own = traced({.model = "resnet152", .batch = 1});
+    Trace const deep = traced({.model = "resnet152", .batch = 1, .layers = 302});
+    EXPECT_EQ(convolutions(own, "layer3."), 36);
+    EXPECT_EQ(convolutions(deep, "layer3."), 36 + 50);
+    EXPECT_EQ(convolutions(deep, "layer"), 3 + 8 + 86 + 3);
+}
+
 TEST(Workload, states_are_as_the_optimizer_has_them) {
     auto const floor = [](std::string const& optimizer, std::string const& dtype) {
         return traced({.model = "resnet50", .dtype = dtype, .optimizer = optimizer})
@@ -202,11 +217,15 @@ TEST(Workload, what_is_wrong_is_one_line) {
     );
     EXPECT_EQ(
         refusal({.model = "vgg16", .layers = 8}, endless_memory()),
-        "workload: vgg16 is no transformer, and has its own layers only"
+        "workload: vgg16 has its own layers only"
     );
     EXPECT_EQ(
         refusal({.model = "llama2-7b", .layers = -1}, endless_memory()),
-        "workload: layers -1 is not from 1 to 1024"
+        "workload: layers -1 is not from 1 to 4096"
+    );
+    EXPECT_EQ(
+        refusal({.model = "resnet50", .layers = 51}, endless_memory()),
+        "workload: resnet50 has no 51 layers, but 35, 38 and so on"
     );
     EXPECT_EQ(
         refusal({.model = "vgg16", .dtype = "int8"}, endless_memory()),

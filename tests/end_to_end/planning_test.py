@@ -46,6 +46,19 @@ class Planning(InFolder):
         pathlib.Path(self.path("titan-x")).write_text(json.dumps({**mine, "name": "mine"}))
         self.assertIn(" on mine", self.run_program("fit", trace, self.path("titan-x")).stdout)
 
+    def test_each_system_that_makes_again_trains(self):
+        model = ["--layers", "4", "--width", "64", "--heads", "2", "--sequence", "64", "--batch", "8", "--steps", "5"]
+        plain = self.trained(*model)
+        for policy in ("superneurons", "capuchin", "str", "delta", "rotor", "pofo", "tba_recompute"):
+            with self.subTest(policy):
+                ours = self.trained(*model, "--device-budget", "6MiB", "--nvme", self.path("."), "--nvme-allow-tmpfs", "--policy", policy)
+                report, plan = ours["report"], ours["report"]["plan"]
+                self.assertEqual(ours["losses"], plain["losses"])
+                self.assertGreater(report["recomputed_bytes"], 0)
+                self.assertLessEqual(report["device_peak_bytes"], 6 << 20)
+                if policy != "delta":  # it chooses at run time
+                    self.assertEqual((plan["policy"].partition(" ")[0], plan["refusal"], plan["steps"]), (policy, "", 2))
+
     def test_a_plan_in_a_file_is_trained_by(self):
         plan = self.run_program("plan", *self.recorded(), "--policy", "te:layers=2", "--host-budget", "0")
         self.assertEqual(plan.returncode, 0, plan.stderr)

@@ -106,6 +106,10 @@ TEST(PolicyFuzz, each_policy_makes_a_valid_plan_or_says_why_not) {
                 continue;
             }
             ++made[policy.name];
+            ASSERT_TRUE(
+                budgets.device_bytes == 0 || plan->predicted_peak_bytes <= budgets.device_bytes
+            ) << rerun(seed)
+              << policy.name;
             // Where values shrink, fewer bytes cross the link.
             ASSERT_TRUE(policy.is_lossy || bound_ns <= plan->predicted_step_ns)
                 << rerun(seed) << policy.name;

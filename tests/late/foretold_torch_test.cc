@@ -29,7 +29,7 @@ constexpr int kForetoldSteps = 4;
 constexpr double kForetoldBar = 0.01;
 
 /// Nanoseconds that a byte takes. What a layer saves takes longer to leave than its forward, so
-/// that plans differ, and some wait.
+/// that plans differ, and some wait. A copy's bytes count twice: it reads and writes them.
 constexpr double kProductNs = 4;
 constexpr double kElementwiseNs = 0.5;
 constexpr double kCopyNs = 5;
@@ -46,7 +46,7 @@ class Foretold : public LateTest, public testing::WithParamInterface<std::string
     Foretold() {
         configure({.mode = Mode::virtual_time, .duration = foretold_duration, .poll_ns = 1});
         std::filesystem::create_directories(folder_);
-        double const rate = 1e9 / kCopyNs;
+        double const rate = 1e9 / (2 * kCopyNs);
         auto const link = [&](char const* from, char const* to) {
             return nlohmann::json{
                 {"from", from},
@@ -153,7 +153,20 @@ TEST_P(Foretold, step_and_reached_step_differ_by_less_than_a_hundredth) {
 INSTANTIATE_TEST_SUITE_P(
     Policies,
     Foretold,
-    testing::Values("te:layers=6", "auto"),
+    testing::Values(
+        "te:layers=6",
+        "tba",
+        "offload_all",
+        "largest_first",
+        "optimal_offload",
+        "capuchin",
+        "str",
+        "auto",
+        "swapadvisor",
+        "superneurons",
+        "vdnn_all",
+        "pofo"
+    ),
     [](auto const& instance) { return instance.param.substr(0, instance.param.find(':')); }
 );
 
