@@ -146,7 +146,7 @@ TEST(Workload, a_block_is_made_again_from_its_own_values_and_what_is_between_blo
 TEST(Workload, a_resnet_of_another_depth_has_more_blocks_in_its_third_stage) {
     auto const convolutions = [](Trace const& trace, std::string const& path) {
         return std::count_if(trace.values.begin(), trace.values.end(), [&](auto const& value) {
-            return value.module.starts_with(path) && value.module.ends_with("conv2");
+            return value.module.starts_with(path) && value.module.ends_with("bn2");
         });
     };
     Trace const own = traced({.model = "resnet152", .batch = 1});

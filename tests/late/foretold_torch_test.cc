@@ -156,16 +156,13 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         "te:layers=6",
         "tba",
-        "offload_all",
         "largest_first",
         "optimal_offload",
         "capuchin",
         "str",
         "auto",
         "swapadvisor",
-        "superneurons",
-        "vdnn_all",
-        "pofo"
+        "superneurons"
     ),
     [](auto const& instance) { return instance.param.substr(0, instance.param.find(':')); }
 );
