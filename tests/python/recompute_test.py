@@ -312,6 +312,42 @@ class Recompute(unittest.TestCase):
         self.assertGreater(session.report()["recomputed_values"], 0)
         session.close()
 
+    def train_in_one_entry(self, make, session_of, optimizer_of, steps: int):
+        """Losses and gradients; the optimizer steps inside the one `with` that there is, and no step is reported."""
+        model = make()
+        session = session_of(model)
+        optimizer = optimizer_of(model.parameters(), lr=0.01)
+        losses = []
+        torch.manual_seed(5)
+        try:
+            with session or contextlib.nullcontext():
+                for _ in range(steps):
+                    optimizer.zero_grad()
+                    loss = model(self.input).square().mean()
+                    loss.backward()
+                    optimizer.step()
+                    losses.append(loss.item())
+            report = session and session.report()
+        finally:
+            if session:
+                session.close()
+        return [torch.tensor(losses)] + [p.grad.clone() for p in model.parameters()], report
+
+    def test_one_entry_around_all_steps(self):
+        """What an optimizer wrote can be used in the next step as it was in the first."""
+        def of(policy, budget):
+            return lambda model: spillway.session(model, device_budget=budget, policy=policy)
+        for optimizer in (torch.optim.SGD, torch.optim.Adam):
+            expected, _ = self.train_in_one_entry(self.model, lambda model: None, optimizer, steps=4)
+            _, report = self.train_in_one_entry(self.model, of("keep_all", "1GiB"), optimizer, steps=2)
+            budget = int(report["device_peak_bytes"] - 0.5 * report["saved_bytes"] // 2)
+            for policy in ("online", "auto"):
+                with self.subTest(optimizer=optimizer.__name__, policy=policy):
+                    actual, report = self.train_in_one_entry(self.model, of(policy, budget), optimizer, steps=4)
+                    self.assertGreater(report["recomputed_values"], 0)
+                    for one, other in zip(expected, actual, strict=True):
+                        self.assertTrue(torch.equal(one, other))
+
     def test_nothing_stays_after_the_graph(self):
         model = self.model()
         session = spillway.session(model, device_budget="20MiB", recompute="on", host_budget="64MiB")

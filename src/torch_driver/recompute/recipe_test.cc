@@ -443,5 +443,29 @@ TEST_F(RecipeTest, a_chain_as_long_as_a_step_ends_well) {
     recorder_.begin_step();
 }
 
+TEST_F(RecipeTest, what_was_written_outside_of_a_forward_lies_there) {
+    c10::NoGradGuard const no_grad;
+    Tensor const weight = at::ones({4});
+    recorder_.begin_step();
+    (void)at::exp(weight);
+    EXPECT_TRUE(content(weight)->is_of_before);
+    Tensor const y = at::mul(x_, 2);
+    auto saved = recorder_.saved(y, ValueId(1), false);
+    saved->is_needed();
+    weight.add_(1);  // an optimizer's, after backward
+    EXPECT_TRUE(content(weight)->is_of_before);
+    EXPECT_FALSE(content(weight)->is_changing);
+    saved = recorder_.saved(y, ValueId(2), false);
+    ContentRef const before = content(weight);
+    weight.add_(1);  // in a forward
+    EXPECT_TRUE(before->is_changing);
+    EXPECT_TRUE(before->is_written);
+    EXPECT_FALSE(content(weight)->is_of_before);
+    saved->is_needed();
+    weight.add_(1);
+    EXPECT_TRUE(content(weight)->is_of_before);
+    EXPECT_TRUE(content(weight)->is_changing) << "in the next forward, too";
+}
+
 }  // namespace
 }  // namespace spillway

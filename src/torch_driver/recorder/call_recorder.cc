@@ -474,13 +474,13 @@ void CallRecorder::wrote(at::Tensor const& tensor, Maker const& maker) {
     if (storage_of(tensor) == nullptr) {
         return;
     }
+    // Where all that was saved is forgotten, nothing is made again of what it was.
+    bool const is_in_forward = forward_->is_under_way.load(std::memory_order_relaxed) &&
+                               forward_->saved.load(std::memory_order_relaxed) > 0;
     if (ContentRef const before = content_of(storage_of(tensor))) {
         before->is_replaced = true;
         before->is_written = true;
-        // Where all that was saved is forgotten, nothing is made again of what it was.
-        bool const is_in_forward = forward_->is_under_way.load(std::memory_order_relaxed) &&
-                                   forward_->saved.load(std::memory_order_relaxed) > 0;
-        if (before->was_there && is_in_forward) {
+        if (before->is_of_before && is_in_forward) {
             before->is_changing = true;
             changing_.insert(storage_of(tensor));
         }
@@ -490,6 +490,8 @@ void CallRecorder::wrote(at::Tensor const& tensor, Maker const& maker) {
     content.maker = maker.call;
     content.why = maker.why;
     content.by = maker.by;
+    content.is_of_before = !is_in_forward;
+    content.is_changing = changing_.count(storage_of(tensor)) != 0;
 }
 
 ContentRef CallRecorder::content(at::Tensor const& tensor) {
@@ -499,6 +501,7 @@ ContentRef CallRecorder::content(at::Tensor const& tensor) {
     }
     Content& fresh = fresh_content(tensor);
     fresh.was_there = true;
+    fresh.is_of_before = true;
     fresh.why = only_ == nullptr ? NoMaker::external : NoMaker::not_planned;
     fresh.is_changing = changing_.count(storage) != 0;
     return contents_.at(storage);
