@@ -348,6 +348,36 @@ class Recompute(unittest.TestCase):
                     for one, other in zip(expected, actual, strict=True):
                         self.assertTrue(torch.equal(one, other))
 
+    def test_a_larger_entry_after_small_ones(self):
+        """However far the budget was before."""
+        def train(session, model):
+            torch.manual_seed(5)
+            gradients = []
+            for rows in (32, 32, 32, ROWS):
+                model.zero_grad()
+                with session or contextlib.nullcontext():
+                    loss = model(self.input[:rows]).square().mean()
+                loss.backward()
+                gradients += [p.grad.clone() for p in model.parameters()]
+            return gradients
+
+        expected = train(None, self.model())
+        model = self.model()
+        session = spillway.session(model, device_budget="1GiB", policy="keep_all")
+        train(session, model)
+        peak = session.report()["device_peak_bytes"]
+        session.close()
+        for recompute, places in (("auto", {}), ("on", {"host_budget": "1MiB"})):
+            with self.subTest(recompute):
+                model = self.model()
+                session = spillway.session(
+                    model, device_budget=peak - (5 << 20), recompute=recompute, policy="online", **places)
+                actual = train(session, model)
+                self.assertGreater(session.report()["recomputed_values"], 0)
+                session.close()
+                for one, other in zip(expected, actual, strict=True):
+                    self.assertTrue(torch.equal(one, other))
+
     def test_nothing_stays_after_the_graph(self):
         model = self.model()
         session = spillway.session(model, device_budget="20MiB", recompute="on", host_budget="64MiB")
