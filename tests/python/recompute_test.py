@@ -378,6 +378,21 @@ class Recompute(unittest.TestCase):
                 for one, other in zip(expected, actual, strict=True):
                     self.assertTrue(torch.equal(one, other))
 
+    def test_a_write_that_no_version_tells_stops_the_step(self):
+        def make():
+            torch.manual_seed(1)
+            return nn.Sequential(*[nn.Linear(WIDTH, WIDTH) for _ in range(12)])
+        peak, saved = self.peak_of(make)
+        model = make()
+
+        def between():
+            for parameter in model.parameters():
+                parameter.data.mul_(2)
+        session = spillway.session(model, device_budget=int(peak - 0.5 * saved))
+        with self.assertRaisesRegex(Exception, 'was written before .* With recompute "off" nothing is made again'):
+            self.train(model, session, between=between)
+        session.close()
+
     def test_nothing_stays_after_the_graph(self):
         model = self.model()
         session = spillway.session(model, device_budget="20MiB", recompute="on", host_budget="64MiB")

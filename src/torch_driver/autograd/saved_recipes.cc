@@ -35,7 +35,7 @@ constexpr std::int64_t kCopiedShare = 4;
 constexpr std::int64_t kCopiedShareOfMade = 64;
 
 /// What helps where making again does not.
-constexpr char const* kWithoutRecipes = "With `recompute=\"off\"` nothing is made again";
+constexpr char const* kWithoutRecipes = "With recompute \"off\" nothing is made again";
 
 bool& is_letting_go_here() {
     static thread_local bool is_letting_go = false;
