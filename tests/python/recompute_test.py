@@ -312,6 +312,87 @@ class Recompute(unittest.TestCase):
         self.assertGreater(session.report()["recomputed_values"], 0)
         session.close()
 
+    def train_in_one_entry(self, make, session_of, optimizer_of, steps: int):
+        """Losses and gradients; the optimizer steps inside the one `with` that there is, and no step is reported."""
+        model = make()
+        session = session_of(model)
+        optimizer = optimizer_of(model.parameters(), lr=0.01)
+        losses = []
+        torch.manual_seed(5)
+        try:
+            with session or contextlib.nullcontext():
+                for _ in range(steps):
+                    optimizer.zero_grad()
+                    loss = model(self.input).square().mean()
+                    loss.backward()
+                    optimizer.step()
+                    losses.append(loss.item())
+            report = session and session.report()
+        finally:
+            if session:
+                session.close()
+        return [torch.tensor(losses)] + [p.grad.clone() for p in model.parameters()], report
+
+    def test_one_entry_around_all_steps(self):
+        """What an optimizer wrote can be used in the next step as it was in the first."""
+        def of(policy, budget):
+            return lambda model: spillway.session(model, device_budget=budget, policy=policy)
+        for optimizer in (torch.optim.SGD, torch.optim.Adam):
+            expected, _ = self.train_in_one_entry(self.model, lambda model: None, optimizer, steps=4)
+            _, report = self.train_in_one_entry(self.model, of("keep_all", "1GiB"), optimizer, steps=2)
+            budget = int(report["device_peak_bytes"] - 0.5 * report["saved_bytes"] // 2)
+            for policy in ("online", "auto"):
+                with self.subTest(optimizer=optimizer.__name__, policy=policy):
+                    actual, report = self.train_in_one_entry(self.model, of(policy, budget), optimizer, steps=4)
+                    self.assertGreater(report["recomputed_values"], 0)
+                    for one, other in zip(expected, actual, strict=True):
+                        self.assertTrue(torch.equal(one, other))
+
+    def test_a_larger_entry_after_small_ones(self):
+        """However far the budget was before."""
+        def train(session, model):
+            torch.manual_seed(5)
+            gradients = []
+            for rows in (32, 32, 32, ROWS):
+                model.zero_grad()
+                with session or contextlib.nullcontext():
+                    loss = model(self.input[:rows]).square().mean()
+                loss.backward()
+                gradients += [p.grad.clone() for p in model.parameters()]
+            return gradients
+
+        expected = train(None, self.model())
+        model = self.model()
+        session = spillway.session(model, device_budget="1GiB", policy="keep_all")
+        train(session, model)
+        peak = session.report()["device_peak_bytes"]
+        session.close()
+        for recompute, places in (("auto", {}), ("on", {"host_budget": "1MiB"})):
+            with self.subTest(recompute):
+                model = self.model()
+                session = spillway.session(
+                    model, device_budget=peak - (5 << 20), recompute=recompute, policy="online", **places)
+                actual = train(session, model)
+                self.assertGreater(session.report()["recomputed_values"], 0)
+                session.close()
+                for one, other in zip(expected, actual, strict=True):
+                    self.assertTrue(torch.equal(one, other))
+
+    def test_a_write_that_no_version_tells_stops_the_step(self):
+        def make():
+            torch.manual_seed(1)
+            return nn.Sequential(*[nn.Linear(WIDTH, WIDTH) for _ in range(12)])
+        peak, saved = self.peak_of(make)
+        model = make()
+
+        def between():
+            for parameter in model.parameters():
+                parameter.data.mul_(2)
+        session = spillway.session(model, device_budget=int(peak - 0.5 * saved))
+        with self.assertRaisesRegex(Exception, 'was written before .* With recompute "off" nothing is made again'):
+            self.train(model, session, between=between)
+        session.close()
+
     def test_nothing_stays_after_the_graph(self):
         model = self.model()
         session = spillway.session(model, device_budget="20MiB", recompute="on", host_budget="64MiB")

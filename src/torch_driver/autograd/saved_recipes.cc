@@ -35,7 +35,7 @@ constexpr std::int64_t kCopiedShare = 4;
 constexpr std::int64_t kCopiedShareOfMade = 64;
 
 /// What helps where making again does not.
-constexpr char const* kWithoutRecipes = "With `recompute=\"off\"` nothing is made again";
+constexpr char const* kWithoutRecipes = "With recompute \"off\" nothing is made again";
 
 bool& is_letting_go_here() {
     static thread_local bool is_letting_go = false;
@@ -75,7 +75,7 @@ std::size_t SavedTensors::most_calls() const {
 /// queue of keys that each forward changes) is no source from then on. What was dropped by a recipe
 /// before that was seen differs from its checksum, and the step stops.
 bool SavedTensors::is_used_in_place(Content const& content) const {
-    if (!makes_blocks_again_ || content.value.valid() || !content.was_there ||
+    if (!makes_blocks_again_ || content.value.valid() || !content.is_of_before ||
         content.is_changing || content.size_bytes <= kMostCopiedOfOwned) {
         return false;
     }
@@ -194,7 +194,7 @@ bool SavedTensors::is_source(Content const& content, Content const& wanted) cons
         return false;
     }
     bool const is_made = content.maker || content.why == NoMaker::not_listed;
-    return content.was_there ||
+    return content.is_of_before ||
            (is_made && content.size_bytes <= wanted.size_bytes / kCopiedShareOfMade);
 }
 

@@ -443,5 +443,52 @@ TEST_F(RecipeTest, a_chain_as_long_as_a_step_ends_well) {
     recorder_.begin_step();
 }
 
+TEST_F(RecipeTest, what_a_living_tensor_was_made_of_is_forgotten) {
+    c10::NoGradGuard const no_grad;
+    for (bool const is_saved : {false, true}) {
+        Tensor const other = at::mul(x_, 2);
+        auto saved = is_saved ? recorder_.saved(other, ValueId(1), false) : nullptr;
+        Tensor sum = at::mul(x_, 2);
+        c10::weak_intrusive_ptr<Call> const first(content(sum)->maker);
+        for (int i = 0; i < (is_saved ? 40'000 : 1'000); ++i) {
+            Tensor const each = at::mul(x_, 3);  // saved once, in a graph that has gone
+            (void)recorder_.saved(each, ValueId(2), false);
+            sum = sum + each;
+        }
+        EXPECT_TRUE(first.expired());
+        EXPECT_LT(recorder_.size(), 40'000u);
+        if (is_saved) {
+            EXPECT_EQ(expect_same(other), 1u) << "what is saved keeps its maker";
+        }
+        Tensor const now = sum * 2;
+        EXPECT_EQ(expect_same(now, {sum}), 1u);
+        saved.reset();
+    }
+}
+
+TEST_F(RecipeTest, what_was_written_outside_of_a_forward_lies_there) {
+    c10::NoGradGuard const no_grad;
+    Tensor const weight = at::ones({4});
+    recorder_.begin_step();
+    (void)at::exp(weight);
+    EXPECT_TRUE(content(weight)->is_of_before);
+    Tensor const y = at::mul(x_, 2);
+    auto saved = recorder_.saved(y, ValueId(1), false);
+    saved->is_needed();
+    weight.add_(1);  // an optimizer's, after backward
+    EXPECT_TRUE(content(weight)->is_of_before);
+    EXPECT_FALSE(content(weight)->is_changing);
+    saved = recorder_.saved(y, ValueId(2), false);
+    ContentRef const before = content(weight);
+    weight.add_(1);  // in a forward
+    EXPECT_TRUE(before->is_changing);
+    EXPECT_TRUE(before->is_written);
+    EXPECT_FALSE(content(weight)->is_of_before);
+    saved->is_needed();
+    weight.add_(1);
+    EXPECT_TRUE(content(weight)->is_of_before);
+    EXPECT_TRUE(content(weight)->is_changing) << "in the next forward, too";
+}
+
 }  // namespace
 }  // namespace spillway

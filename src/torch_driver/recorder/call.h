@@ -71,6 +71,9 @@ struct Content final : c10::intrusive_ptr_target {
     bool is_replaced = false;           ///< its storage was written since, or nobody looks any more
     std::atomic<bool> is_written = false;  ///< of these, surely the first; any thread may ask
     bool was_there = false;                ///< nothing that is recorded made or wrote it
+    /// It was there, or was written while no forward was under way (by an optimizer, say): what a
+    /// forward makes of it can be made again as long as nobody writes it.
+    bool is_of_before = false;
     /// Its storage was written in a forward after it was used there, in this step or an earlier
     /// one.
     bool is_changing = false;

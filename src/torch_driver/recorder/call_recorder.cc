@@ -232,6 +232,9 @@ void CallRecorder::begins(at::RecordFunction const& function) {
         }
         return;
     }
+    if (depth_ == 0) {
+        forget_unused();
+    }
     if (depth_ == open_.size()) {
         open_.emplace_back();
     }
@@ -368,6 +371,7 @@ CallRecorder::Maker CallRecorder::maker_of(Open& open) {
     if (why != NoMaker::none) {
         return {{}, why, nullptr};
     }
+    ++kept_calls_;
     call->generator = std::move(open.generator);
     call->ambient = Ambient::now();
     call->time = open.timer.ends();
@@ -474,13 +478,13 @@ void CallRecorder::wrote(at::Tensor const& tensor, Maker const& maker) {
     if (storage_of(tensor) == nullptr) {
         return;
     }
+    // Where all that was saved is forgotten, nothing is made again of what it was.
+    bool const is_in_forward = forward_->is_under_way.load(std::memory_order_relaxed) &&
+                               forward_->saved.load(std::memory_order_relaxed) > 0;
     if (ContentRef const before = content_of(storage_of(tensor))) {
         before->is_replaced = true;
         before->is_written = true;
-        // Where all that was saved is forgotten, nothing is made again of what it was.
-        bool const is_in_forward = forward_->is_under_way.load(std::memory_order_relaxed) &&
-                                   forward_->saved.load(std::memory_order_relaxed) > 0;
-        if (before->was_there && is_in_forward) {
+        if (before->is_of_before && is_in_forward) {
             before->is_changing = true;
             changing_.insert(storage_of(tensor));
         }
@@ -490,6 +494,8 @@ void CallRecorder::wrote(at::Tensor const& tensor, Maker const& maker) {
     content.maker = maker.call;
     content.why = maker.why;
     content.by = maker.by;
+    content.is_of_before = !is_in_forward;
+    content.is_changing = changing_.count(storage_of(tensor)) != 0;
 }
 
 ContentRef CallRecorder::content(at::Tensor const& tensor) {
@@ -499,6 +505,7 @@ ContentRef CallRecorder::content(at::Tensor const& tensor) {
     }
     Content& fresh = fresh_content(tensor);
     fresh.was_there = true;
+    fresh.is_of_before = true;
     fresh.why = only_ == nullptr ? NoMaker::external : NoMaker::not_planned;
     fresh.is_changing = changing_.count(storage) != 0;
     return contents_.at(storage);
@@ -514,6 +521,31 @@ void CallRecorder::sweep() {
         at = is_gone ? contents_.erase(at) : std::next(at);
     }
     sweep_at_ = std::max(kLeastSweep, 2 * contents_.size());
+}
+
+/// What a living tensor holds keeps all calls that led to it: a sum of losses, every step's. So now
+/// and then what no saved tensor and no call refers to is as if it had been there before.
+void CallRecorder::forget_unused() {
+    bool const is_saved = forward_->saved.load(std::memory_order_relaxed) > 0;
+    if (kept_calls_ < (is_saved ? kMostMakers : kMostUnsaved)) {
+        return;
+    }
+    kept_calls_ = 0;
+    std::vector<std::pair<c10::StorageImpl const*, std::int64_t>> going;
+    for (auto const& [storage, content] : contents_) {
+        if (content.use_count() == 1 || content->storage.expired()) {
+            going.emplace_back(storage, content->number);
+        }
+    }
+    // What was made of others ends before them.
+    std::sort(going.begin(), going.end(), [](auto const& one, auto const& other) {
+        return one.second > other.second;
+    });
+    for (auto const& [storage, number] : going) {
+        if (auto const at = contents_.find(storage); at->second.use_count() == 1) {
+            contents_.erase(at);
+        }
+    }
 }
 
 Content& CallRecorder::fresh_content(at::Tensor const& tensor) {

@@ -120,15 +120,21 @@ class CallRecorder {
     [[nodiscard]] ContentRef content(at::Tensor const& tensor);
     Content& fresh_content(at::Tensor const& tensor);
     void sweep();
+    void forget_unused();
     static void fill_in(SavedContent& saved, ContentRef const& content);
 
     static constexpr std::size_t kLeastSweep = 256;
+    /// Makers after which is forgotten what nothing refers to: where nothing saved is alive, and in
+    /// a forward, where the few tensors that the next operator reads lose their makers.
+    static constexpr std::int64_t kMostUnsaved = 256;
+    static constexpr std::int64_t kMostMakers = 16384;
 
     bool const runs_costly_;
     ska::flat_hash_map<c10::StorageImpl const*, ContentRef> contents_;
     std::shared_ptr<ForwardState> const forward_ = std::make_shared<ForwardState>();
     std::shared_ptr<OperatorSet const> only_;
     std::int64_t recorded_calls_ = 0;
+    std::int64_t kept_calls_ = 0;  ///< makers since `forget_unused` forgot
     /// Of what was there: storages that a forward wrote after it used them, in any step. An address
     /// that another storage has by now costs a recipe, no more.
     ska::flat_hash_set<c10::StorageImpl const*> changing_;

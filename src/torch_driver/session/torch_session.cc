@@ -41,9 +41,6 @@ bool is_python_function() {
     return std::string_view(typeid(ran).name()).find("PyNode") != std::string_view::npos;
 }
 
-/// After so many steps, a session that was never near its limit records no operators any more.
-constexpr std::int64_t kEntriesToKnow = 2;
-
 Places places_of(ExecutorOptions const& options) {
     return {.host = options.host_bytes > 0, .nvme = options.nvme_bytes > 0};
 }
@@ -123,10 +120,10 @@ void TorchSession::encode_by(std::unique_ptr<CodecRule> rule, std::int64_t stagi
     device_->charge(coded_bytes_);
 }
 
+/// Where values are made again that no plan names, however far the limit was so far: the next entry
+/// may be larger.
 std::shared_ptr<CallRecorder> TorchSession::recorder_of_this_thread() {
-    bool const is_new = entries_.fetch_add(1) < kEntriesToKnow;
-    bool const may_be_short = makes_again_unplanned_ && (is_new || was_near_);
-    if (making_again_ == MakingAgain::nothing || !(may_be_short || needs_recipes())) {
+    if (making_again_ == MakingAgain::nothing || !(makes_again_unplanned_ || needs_recipes())) {
         return nullptr;
     }
     MutexLock const lock(recorders_mutex_);
@@ -152,9 +149,6 @@ void TorchSession::make_recipes(bool is_short) {
     std::int64_t const used = device_->used_bytes();
     bool const is_near = is_short || used > limit / 4;
     if (making_again_ != MakingAgain::nothing && (is_near || needs_recipes())) {
-        if (is_near) {  // never set back: another thread may have set it
-            was_near_ = true;
-        }
         saved_.make_recipes(is_short ? 0 : limit - used);
     }
 }

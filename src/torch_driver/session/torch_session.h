@@ -197,8 +197,6 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     std::uint64_t charges_ SPILLWAY_GUARDED_BY(owned_mutex_) = 0;       ///< by `own`, so far
     OwnedBytes owned_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_){};        ///< as of the last `own`
     bool const plans_;  ///< for itself: its steps are recorded with all that a policy asks for
-    std::atomic<std::int64_t> entries_ = 0;
-    std::atomic<bool> was_near_ = false;  ///< to its limit, so that recipes may be needed
     Mutex recorders_mutex_;
     std::unordered_map<std::thread::id, std::shared_ptr<CallRecorder>> recorders_
         SPILLWAY_GUARDED_BY(recorders_mutex_);
