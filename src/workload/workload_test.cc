@@ -142,18 +142,18 @@ TEST(Workload, a_block_is_made_again_from_its_own_values_and_what_is_between_blo
     EXPECT_GT(recipes, 100);
 }
 
-/// Three convolutions a block, and the first and the last layer.
+/// Three convolutions a block, and the first and the last layer. A norm saves three values.
 TEST(Workload, a_resnet_of_another_depth_has_more_blocks_in_its_third_stage) {
-    auto const convolutions = [](Trace const& trace, std::string const& path) {
+    auto const saved_by_norms = [](Trace const& trace, std::string const& path) {
         return std::count_if(trace.values.begin(), trace.values.end(), [&](auto const& value) {
             return value.module.starts_with(path) && value.module.ends_with("bn2");
         });
     };
     Trace const own = traced({.model = "resnet152", .batch = 1});
     Trace const deep = traced({.model = "resnet152", .batch = 1, .layers = 302});
-    EXPECT_EQ(convolutions(own, "layer3."), 36);
-    EXPECT_EQ(convolutions(deep, "layer3."), 36 + 50);
-    EXPECT_EQ(convolutions(deep, "layer"), 3 + 8 + 86 + 3);
+    EXPECT_EQ(saved_by_norms(own, "layer3."), 3 * 36);
+    EXPECT_EQ(saved_by_norms(deep, "layer3."), 3 * (36 + 50));
+    EXPECT_EQ(saved_by_norms(deep, "layer"), 3 * (3 + 8 + 86 + 3));
 }
 
 TEST(Workload, states_are_as_the_optimizer_has_them) {
