@@ -18,6 +18,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import common
@@ -44,12 +45,7 @@ def main() -> None:
     if options.table or options.page or options.picture:
         show(options, read(options.json))
         return
-    deadline, names = common.Deadline(options.minutes), options.only or list(MODELS)
-    with train_runs.scratch(options) as folder:
-        models = [measure(options, name, folder, deadline.share(len(names) - number)) for number, name in enumerate(names)]
-    machine = common.machine()
-    if not options.quick or options.json != RESULTS:
-        options.json.write_text(as_text({"machine": machine, "threads": options.threads, "models": models}), encoding="utf-8")
+    models, machine = run_models(options, MODELS, {"shares": SHARES, "least-rounds": LEAST_ROUNDS} | (QUICK if options.quick else {}), RESULTS)
     wrong = [fault for model in models for fault in faults(model)]
     common.emit("compare_real", off_by(models), "ratio", None, not wrong, {
         "faults": wrong, "rows": sum(len(measured_rows(model)) for model in models),
@@ -57,9 +53,16 @@ def main() -> None:
         "threads": options.threads, "quick": options.quick, "machine": machine})
 
 
-def measure(options: argparse.Namespace, name: str, folder: str, minutes: float) -> Model:
-    flags = {"shares": SHARES, "least-rounds": LEAST_ROUNDS, "minutes": minutes} | (QUICK if options.quick else {})
-    return run_model(options, name, folder, flags)
+def run_models(options: argparse.Namespace, all_names: Iterable[str], flags: dict[str, Any], results: pathlib.Path) -> tuple[list[Model], dict[str, Any]]:
+    """Those of `all_names` that are asked for, each for its share of the minutes unless `flags` has some, and the machine; both
+    go to --json, where a quick run leaves the committed `results` alone."""
+    deadline, names = common.Deadline(options.minutes), options.only or list(all_names)
+    with train_runs.scratch(options) as folder:
+        models = [run_model(options, name, folder, {"minutes": deadline.share(len(names) - number), **flags}) for number, name in enumerate(names)]
+    machine = common.machine()
+    if not options.quick or options.json != results:
+        options.json.write_text(as_text({"machine": machine, "threads": options.threads, "models": models}), encoding="utf-8")
+    return models, machine
 
 
 def run_model(options: argparse.Namespace, name: str, folder: str, flags: dict[str, Any]) -> Model:
@@ -189,24 +192,24 @@ def as_text(results: dict[str, Any]) -> str:
     return text + "\n"
 
 
-def add_places(parser: argparse.ArgumentParser) -> None:
-    """Flags of benches that run compare_real_models.py."""
+def add_flags(parser: argparse.ArgumentParser, models: Iterable[str], results: pathlib.Path) -> None:
+    """Of benches that run compare_real_models.py."""
     parser.add_argument("--build", type=pathlib.Path, default=train_runs.ROOT / "build" / "torch", metavar="DIR",
                         help="where spillway is built (default build/torch)")
     parser.add_argument("--folder", type=pathlib.Path, metavar="DIR", help="on the disk that saved tensors wait on (default: the build folder)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="of torch's operators, in every step (default %(default)s)")
+    parser.add_argument("--only", action="append", choices=models, help="of these models, one each time")
+    parser.add_argument("--json", type=pathlib.Path, default=results, help=f"where the results go [bench/results/{results.name}]")
+    parser.add_argument("--quick", action="store_true", help="tiny, one round, few policies: shows that all of it works")
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_places(parser)
+    add_flags(parser, MODELS, RESULTS)
     common.add_minutes(parser, "in all, of each model as much; a budget has at least three rounds")
-    parser.add_argument("--only", action="append", choices=MODELS, help="of these models, one each time")
-    parser.add_argument("--json", type=pathlib.Path, default=RESULTS, help="where the results go [bench/results/compare_real.json]")
     parser.add_argument("--table", action="store_true", help="Markdown of the file of results")
     parser.add_argument("--page", action="store_true", help="puts that into docs/how_to/choose_a_policy.md")
     parser.add_argument("--picture", type=pathlib.Path, metavar="FILE", help="draws it (.svg)")
-    parser.add_argument("--quick", action="store_true", help="tiny, one round, few policies: shows that all of it works")
     return parser.parse_args()
 
 

@@ -24,7 +24,6 @@ import common
 import compare_real
 import page_tables
 import steady
-import train_runs
 from compare_real import Model, Row, measured_rows
 
 MODELS = {"gpt2": "GPT-2", "llama": "LLaMA", "t5": "T5", "vit": "ViT", "resnet18": "ResNet-18"}
@@ -42,19 +41,8 @@ def main() -> None:
     if options.table or options.page:
         show(options, compare_real.read(options.json))
         return
-    deadline, names = common.Deadline(options.minutes), options.only or list(MODELS)
-    with train_runs.scratch(options) as folder:
-        models = [measure(options, name, folder, deadline.share(len(names) - number)) for number, name in enumerate(names)]
-    machine = common.machine()
-    if not options.quick or options.json != RESULTS:
-        results = {"machine": machine, "threads": options.threads, "models": models}
-        options.json.write_text(compare_real.as_text(results), encoding="utf-8")
-    emit(options, models, machine)
-
-
-def measure(options: argparse.Namespace, name: str, folder: str, minutes: float) -> Model:
-    flags = {"shares": SHARES, "policies": POLICIES, "least-rounds": LEAST_ROUNDS, "minutes": minutes}
-    return compare_real.run_model(options, name, folder, flags | (QUICK if options.quick else {}))
+    flags = {"shares": SHARES, "policies": POLICIES, "least-rounds": LEAST_ROUNDS} | (QUICK if options.quick else {})
+    emit(options, *compare_real.run_models(options, MODELS, flags, RESULTS))
 
 
 def emit(options: argparse.Namespace, models: list[Model], machine: dict[str, Any]) -> None:
@@ -139,13 +127,10 @@ def cell(row: Row) -> str:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    compare_real.add_places(parser)
+    compare_real.add_flags(parser, MODELS, RESULTS)
     common.add_minutes(parser, "in all, of each model as much; a budget has at least five rounds")
-    parser.add_argument("--only", action="append", choices=MODELS, help="of these models, one each time")
-    parser.add_argument("--json", type=pathlib.Path, default=RESULTS, help="where the results go [bench/results/foretell.json]")
     parser.add_argument("--table", action="store_true", help="Markdown of the file of results")
     parser.add_argument("--page", action="store_true", help="puts that into docs/benchmarks.md")
-    parser.add_argument("--quick", action="store_true", help="tiny, one round, few policies: shows that all of it works")
     return parser.parse_args()
 
 

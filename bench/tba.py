@@ -20,29 +20,19 @@ from typing import Any
 import common
 import compare_real
 import steady
-import train_runs
 from compare_real import Model
 
-MODELS = {"gpt2": "GPT-2", "bert": "BERT", "t5": "T5"}
+MODELS = ("gpt2", "bert", "t5")
 PEAK_BAR, STEP_BAR, FORETOLD_BAR = 0.53, 1.03, 0.05
-FLAGS = {"shares": (1.0,), "policies": ("tba",), "least-rounds": 9}
+LEAST_ROUNDS = 9
+QUICK = {"least-rounds": 1, "minutes": 0}
 RESULTS = pathlib.Path(common.ROOT) / "bench" / "results" / "tba.json"
 
 
 def main() -> None:
     options = parse_arguments()
-    deadline, names = common.Deadline(options.minutes), options.only or list(MODELS)
-    with train_runs.scratch(options) as folder:
-        models = []
-        for number, name in enumerate(names):
-            minutes = 0 if options.quick else deadline.share(len(names) - number)
-            rounds = {"least-rounds": 1} if options.quick else {}
-            models.append(compare_real.run_model(options, name, folder, {**FLAGS, **rounds, "minutes": minutes}))
-    machine = common.machine()
-    if not options.quick or options.json != RESULTS:
-        results = {"machine": machine, "threads": options.threads, "models": models}
-        options.json.write_text(compare_real.as_text(results), encoding="utf-8")
-    emit(options, models, machine)
+    flags = {"shares": (1.0,), "policies": ("tba",), "least-rounds": LEAST_ROUNDS} | (QUICK if options.quick else {})
+    emit(options, *compare_real.run_models(options, MODELS, flags, RESULTS))
 
 
 def emit(options: argparse.Namespace, models: list[Model], machine: dict[str, Any]) -> None:
@@ -72,11 +62,8 @@ def holds(figure: dict[str, float]) -> bool:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    compare_real.add_places(parser)
+    compare_real.add_flags(parser, MODELS, RESULTS)
     common.add_minutes(parser, "in all, of each model as much; at least nine rounds")
-    parser.add_argument("--only", action="append", choices=MODELS, help="of these models, one each time")
-    parser.add_argument("--json", type=pathlib.Path, default=RESULTS, help="where the results go [bench/results/tba.json]")
-    parser.add_argument("--quick", action="store_true", help="tiny, one round: shows that all of it works")
     return parser.parse_args()
 
 

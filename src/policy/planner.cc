@@ -83,7 +83,7 @@ Result<void> check_pools(Policy const& policy, Machine const& machine, Budgets c
     if (policy.needs_pool() && !budgets.has_pool()) {
         return Error{
             Errc::unsupported,
-            "it moves, and neither a host nor an NVMe budget is given; auto and rotor need none",
+            "it moves, and neither a host nor an NVMe budget is given; auto and rotor need neither",
             ""};
     }
     auto const has = [&](Pool pool, Lane out, Lane in) {
@@ -242,8 +242,8 @@ Result<Plan> make_plan(
     if (policy == nullptr || policy->make_plan == nullptr) {
         return wrong(
             "'" + choice.name +
-            "' makes no plan: it chooses at run time, which `spillway compare` "
-            "and `fit` foretell; those that make plans are " +
+            "' makes no plan; `spillway compare` and `fit` foretell it without one; those that "
+            "make plans are " +
             planning_policies()
         );
     }

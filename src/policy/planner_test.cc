@@ -62,7 +62,7 @@ TEST(Planner, what_no_plan_can_be_made_of_is_refused) {
     EXPECT_EQ(
         make_plan(te, chain(5), fast_machine(), {}).error().message(),
         "policy te: it moves, and neither a host nor an NVMe budget is given; auto and rotor need "
-        "none"
+        "neither"
     );
     EXPECT_EQ(
         make_plan(te, chain(5), fast_machine(), {.nvme_bytes = 1'000}).error().message(),
