@@ -186,8 +186,8 @@ bool Recompute::may_drop(ValueId id) const {
            (is_small(id, id, most_bytes) && all_above_are_small(id, most_bytes));
 }
 
-void Recompute::look_again() {
-    for (ValueId const id : values_.take_unsure()) {
+void Recompute::look_again(bool at_last) {
+    for (ValueId const id : values_.take_unsure(at_last)) {
         Value* const value = values_.find(id);
         if (value == nullptr) {
             continue;

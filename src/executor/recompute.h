@@ -47,8 +47,8 @@ class Recompute {
     /// them loses anything on its way, and no chain of recipes gets long or large.
     [[nodiscard]] bool may_drop(ValueId id) const;
     /// Brings up to date which values are ready (ValueTable::ready): those of which that may have
-    /// changed are looked at, and no others.
-    void look_again();
+    /// changed are looked at, and no others. `at_last`: which are ready at last.
+    void look_again(bool at_last = false);
     void drop(ValueId id);
 
     /// What has to be done before values are on the device again, each after what it needs.

@@ -112,6 +112,76 @@ TEST_F(RecomputeTest, what_costs_more_than_a_move_goes_when_nothing_can_move) {
     EXPECT_EQ(text_of_commands(without_pools.on(Short{950, {100, 100}})), "drop 0 recompute");
 }
 
+/// Value 0 of 100 bytes, which is to go as `advice` says and has a recipe; then an allocation for
+/// which it has to leave.
+std::string leaves_at_last(Executor& executor, Advice advice = Advice::when_asked) {
+    (void)executor.on(Saved{{0}, kSize, {"op", 0, 0}, {kSize, kSize}, 0, advice});
+    (void)executor.on(Made{{0}, {{}, 1, 10, 0}, true});
+    (void)executor.on(Point{{{0}}, {kSize, kSize}});
+    return text_of_commands(executor.on(Short{kLimit - kSize + 1, {kSize, kSize}}));
+}
+
+Plan plan_of_one(Fate const& fate) {
+    Plan plan;
+    plan.fates[{"op", 0, 0}] = fate;
+    return plan;
+}
+
+TEST(RecomputeAtLast, what_a_plan_keeps_or_moves_goes_by_its_recipe_before_an_allocation_fails) {
+    for (Fate const& fate : {Fate{FateKind::keep}, Fate{FateKind::move, Pool::host}}) {
+        Executor executor{{.chooser = ChooserKind::planned, .device_bytes = kLimit}};
+        (void)executor.on(PlanGiven{plan_of_one(fate)});
+        EXPECT_EQ(leaves_at_last(executor), "drop 0 recompute") << name_of(fate.kind);
+        EXPECT_EQ(text_of_commands(executor.on(Need{{0}, {0, 0}})), "run 0 recompute");
+    }
+}
+
+TEST(RecomputeAtLast, what_an_advice_keeps_goes_by_its_recipe_unless_it_is_never_to_leave) {
+    for (Advice const advice : {Advice::last_resort, Advice::at_once}) {
+        Executor executor{{.device_bytes = kLimit}};
+        EXPECT_EQ(leaves_at_last(executor, advice), "drop 0 recompute") << name_of(advice);
+    }
+    Executor executor{{.device_bytes = kLimit}};
+    EXPECT_EQ(leaves_at_last(executor, Advice::never), "raise");
+    Executor keeping{{.chooser = ChooserKind::keep_all, .device_bytes = kLimit}};
+    EXPECT_EQ(leaves_at_last(keeping), "raise");
+}
+
+TEST(RecomputeAtLast, also_where_deltas_rule_chooses) {
+    Executor executor{{.device_bytes = kLimit, .eviction = EvictionRule::delta}};
+    EXPECT_EQ(leaves_at_last(executor, Advice::last_resort), "drop 0 recompute");
+}
+
+TEST(RecomputeAtLast, what_a_plan_keeps_moves_first_where_there_is_room) {
+    Executor executor{
+        {.chooser = ChooserKind::planned, .device_bytes = kLimit, .host_bytes = kSize}};
+    (void)executor.on(PlanGiven{plan_of_one({FateKind::keep})});
+    EXPECT_EQ(leaves_at_last(executor), "reserve 0, store 0, wait, drop 0");
+}
+
+TEST(RecomputeAtLast, what_is_kept_and_needs_what_has_gone_is_looked_at_again) {
+    Executor planned{{.chooser = ChooserKind::planned, .device_bytes = kLimit}};
+    Plan plan;
+    std::int64_t const used = 4 * kSize;
+    for (int i = 0; i < 4; ++i) {
+        plan.fates[{"op", 0, i}] = {FateKind::keep};
+    }
+    (void)planned.on(PlanGiven{plan});
+    for (std::int64_t i = 0; i < 4; ++i) {
+        (void)planned.on(Saved{{i}, kSize, {"op", 0, static_cast<int>(i)}, {used, used}});
+        std::vector<ValueId> const sources =
+            i == 0 ? std::vector<ValueId>{} : std::vector{ValueId{i - 1}};
+        if (i > 0) {
+            (void)planned.on(Made{{i}, {sources, 4, 10, 0}});
+        }
+        (void)planned.on(Point{{{i}}, {used, used}});
+    }
+    EXPECT_EQ(
+        text_of_commands(planned.on(Short{kLimit, {used, used}})),
+        "drop 1 recompute, drop 2 recompute, raise"
+    ) << "three in a row are too many operators";
+}
+
 TEST_F(RecomputeTest, what_can_go_by_its_recipe_is_not_stored_ahead) {
     for (std::int64_t number = 0; number < kLimit / kSize - 1; ++number) {
         save(number);

@@ -73,6 +73,10 @@ ValueTable::Order* ValueTable::view_of(Value const& value) {
     return nullptr;
 }
 
+ValueTable::Order* ValueTable::ready_view_of(Value const& value) {
+    return value.is_ready() ? &ready_ : value.is_ready_at_last() ? &ready_at_last_ : nullptr;
+}
+
 void ValueTable::take_out(ValueId id, Value const& value) {
     Order* const view = view_of(value);
     if (view != nullptr) {
@@ -81,8 +85,10 @@ void ValueTable::take_out(ValueId id, Value const& value) {
     if (view == &droppable_) {
         droppable_bytes_ -= value.size_bytes;
     }
+    if (Order* const ready = ready_view_of(value)) {
+        ready->erase({value.distance, id});
+    }
     if (value.is_ready()) {
-        ready_.erase({value.distance, id});
         ready_first_bytes_ -= value.recompute_first ? value.size_bytes : 0;
     }
     if (value.is_due_by_plan()) {
@@ -106,8 +112,10 @@ void ValueTable::file(ValueId id, Value const& value) {
     if (view == &droppable_) {
         droppable_bytes_ += value.size_bytes;
     }
+    if (Order* const ready = ready_view_of(value)) {
+        ready->insert({value.distance, id});
+    }
     if (value.is_ready()) {
-        ready_.insert({value.distance, id});
         ready_first_bytes_ += value.recompute_first ? value.size_bytes : 0;
     }
     if (value.is_due_by_plan()) {
@@ -125,7 +133,7 @@ void ValueTable::file(ValueId id, Value const& value) {
 }
 
 void ValueTable::set_distance(ValueId id, Value& value, std::int64_t distance) {
-    for (Order* const each : {view_of(value), value.is_ready() ? &ready_ : nullptr}) {
+    for (Order* const each : {view_of(value), ready_view_of(value)}) {
         if (each != nullptr) {
             each->erase({value.distance, id});
             each->insert({distance, id});
@@ -138,10 +146,11 @@ void ValueTable::look_again_at(ValueId id) {
     Value* const value = find(id);
     if (value != nullptr && !value->is_unsure && value->could_go_by_recipe()) {
         value->is_unsure = true;
-        if (unsure_.size() > 2 * values_.size()) {  // nobody asks, and most have ended
-            std::erase_if(unsure_, [this](ValueId each) { return find(each) == nullptr; });
+        auto& unsure = value->goes_by_recipe_at_last() ? unsure_at_last_ : unsure_;
+        if (unsure.size() > 2 * values_.size()) {  // nobody asks, and most have ended
+            std::erase_if(unsure, [this](ValueId each) { return find(each) == nullptr; });
         }
-        unsure_.push_back(id);
+        unsure.push_back(id);
     }
 }
 

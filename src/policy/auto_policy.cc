@@ -135,6 +135,7 @@ class AutoSearch {
 
     void ask(Policy const& policy, Budgets const& budgets) {
         PlanRequest request{request_.trace, request_.machine, budgets, {}};
+        request.face = request_.face;
         for (PolicyParameter const& parameter : policy.parameters) {
             request.parameters.emplace(parameter.name, parameter.otherwise);
         }
@@ -147,7 +148,9 @@ class AutoSearch {
     static Result<Plan> plan_of(Policy const& policy, PlanRequest const& request) {
         if (policy.learns) {
             PolicyChoice const choice{.name = std::string(policy.name)};
-            return make_plan(choice, request.trace, request.machine, request.budgets);
+            return make_plan(
+                choice, request.trace, request.machine, request.budgets, nullptr, request.face
+            );
         }
         return policy.make_plan == nullptr ? observed_plan(request, policy.eviction)
                                            : policy.make_plan(request);

@@ -25,7 +25,8 @@ Result<SimulationResult> two_steps(
         .order = OrderHint::exact,
         .has_recipes = uses_recipes(plan),
         .keep_log = false,
-        .keep_timeline = keep_timeline};
+        .keep_timeline = keep_timeline,
+        .face = request.face};
     return simulate(request.trace, request.machine, options, &plan, how);
 }
 

@@ -16,7 +16,8 @@ Result<Plan> observed_plan(PlanRequest const& request, EvictionRule rule) {
         .host_bytes = request.budgets.host_bytes,
         .nvme_bytes = request.budgets.nvme_bytes,
         .eviction = rule};
-    SimulatorOptions const how{.steps = 2, .order = OrderHint::exact, .keep_log = false};
+    SimulatorOptions const how{
+        .steps = 2, .order = OrderHint::exact, .keep_log = false, .face = request.face};
     Result<SimulationResult> const run =
         simulate(request.trace, request.machine, options, nullptr, how);
     if (!run.ok()) {

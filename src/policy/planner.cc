@@ -236,7 +236,8 @@ Result<Plan> make_plan(
     Trace const& trace,
     Machine const& machine,
     Budgets const& budgets,
-    PlanRan const* ran
+    PlanRan const* ran,
+    Face face
 ) {
     Policy const* const policy = find_policy(choice.name);
     if (policy == nullptr || policy->make_plan == nullptr) {
@@ -268,6 +269,7 @@ Result<Plan> make_plan(
         request.parameters.emplace(parameter.name, parameter.otherwise);
     }
     request.ran = ran;
+    request.face = face;
     Result<Judged> judged = judge(*policy, choice, request);
     if (!judged.ok()) {
         return judged.error();

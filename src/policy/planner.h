@@ -5,6 +5,7 @@
 // foretold.
 #pragma once
 
+#include "base/option.h"
 #include "base/result.h"
 #include "machine/machine.h"
 #include "plan/plan.h"
@@ -62,6 +63,7 @@ struct PlanRequest {
     /// The plan that this request had until now, to be mended by what it waited for (feedback.h).
     /// Null: there is none yet, or the policy does not learn (Policy::learns).
     PlanRan const* ran = nullptr;
+    Face face = Face::program;  ///< whose names of options words use
 
     /// Where what moves waits: the host where it has a budget, else NVMe.
     [[nodiscard]] Pool pool() const { return budgets.host_bytes > 0 ? Pool::host : Pool::nvme; }
@@ -78,7 +80,8 @@ using Planner = std::function<Result<Plan>(Trace const&, PlanRan const*)>;
 /// one's time and the peak become the plan's predictions. What the policy calls the plan follows
 /// its name in brackets: "auto (str)". A policy that learns is asked again with what the simulation
 /// waited for, as a session asks it with what was measured, and the quickest plan counts. `ran`:
-/// what a session measured; then the policy is asked once, to mend that plan.
+/// what a session measured; then the policy is asked once, to mend that plan. `face`: whose names
+/// of options an error uses.
 ///
 /// Fails   Errc::bad_argument: trace, machine or choice is not valid; Errc::out_of_memory: no plan
 /// of this policy fits, with the bytes that are missing;
@@ -88,7 +91,8 @@ using Planner = std::function<Result<Plan>(Trace const&, PlanRan const*)>;
     Trace const& trace,
     Machine const& machine,
     Budgets const& budgets,
-    PlanRan const* ran = nullptr
+    PlanRan const* ran = nullptr,
+    Face face = Face::program
 );
 
 }  // namespace spillway

@@ -52,6 +52,20 @@ TEST(Planner, a_plan_says_who_made_it_and_what_it_costs) {
     EXPECT_EQ(plan->predicted_peak_bytes, kChainFloorBytes + 3 * kChainSetBytes);
 }
 
+TEST(Planner, an_error_names_options_as_the_one_who_asks_does) {
+    Budgets const budgets{
+        .device_bytes = kChainFloorBytes + kChainSetBytes};  // no place to move to
+    auto const why = [&](Face face) {
+        Result<Plan> const plan =
+            make_plan({"auto", {}}, chain(5), fast_machine(), budgets, nullptr, face);
+        return plan.ok() ? "there is a plan" : plan.error().message();
+    };
+    EXPECT_NE(why(Face::python).find("nvme=, or host_budget="), std::string::npos)
+        << why(Face::python);
+    EXPECT_NE(why(Face::program).find("--nvme, or --host-budget"), std::string::npos)
+        << why(Face::program);
+}
+
 TEST(Planner, what_no_plan_can_be_made_of_is_refused) {
     PolicyChoice const te{"te", {}};
     Budgets const budgets{.device_bytes = 0, .host_bytes = 1'000};

@@ -108,14 +108,14 @@ Result<std::string> machine_text_here(SessionOptions const& options) {
     return to_json_text(*machine);
 }
 
-Planner planner_of(PolicyChoice choice, Machine machine) {
+Planner planner_of(PolicyChoice choice, Machine machine, Face face) {
     Budgets const budgets{
         capacity_of(machine, Pool::device),
         capacity_of(machine, Pool::host),
         capacity_of(machine, Pool::nvme)};
-    return [choice = std::move(choice), machine = std::move(machine), budgets](
+    return [choice = std::move(choice), machine = std::move(machine), budgets, face](
                Trace const& trace, PlanRan const* ran
-           ) { return make_plan(choice, trace, machine, budgets, ran); };
+           ) { return make_plan(choice, trace, machine, budgets, ran, face); };
 }
 
 }  // namespace spillway

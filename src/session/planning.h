@@ -24,7 +24,8 @@ namespace spillway {
 /// Fails   the tiers' errors (measure_tier, measure_copies)
 [[nodiscard]] Result<Machine> machine_here(Device& device, Tier* host, Tier* nvme);
 
-/// Makes the plan of `choice` for any trace, on that machine, under its capacities.
-[[nodiscard]] Planner planner_of(PolicyChoice choice, Machine machine);
+/// Makes the plan of `choice` for any trace, on that machine, under its capacities. `face`: whose
+/// names of options an error uses.
+[[nodiscard]] Planner planner_of(PolicyChoice choice, Machine machine, Face face);
 
 }  // namespace spillway

@@ -6,6 +6,7 @@
 // the way. What it predicts is what runs; only durations differ.
 #pragma once
 
+#include "base/option.h"
 #include "base/place.h"
 #include "base/result.h"
 #include "executor/advice.h"
@@ -70,6 +71,7 @@ struct SimulatorOptions {
     double decode_rate_bytes_per_s = 0;
     bool keep_log = true;       ///< the result has the event log
     bool keep_timeline = true;  ///< and the timeline; both take time and memory
+    Face face = Face::program;  ///< whose names of options a refusal uses
     /// Takes each line of the event log as it happens; outlives the call. Null: none.
     std::ostream* log_to = nullptr;
 };

@@ -139,6 +139,28 @@ TEST(Simulator, a_plan_chooses_the_pool) {
     EXPECT_GT(unplanned.peak_bytes[1], 0);
 }
 
+TEST(Simulator, what_a_plan_keeps_is_made_again_where_the_step_does_not_fit_otherwise) {
+    Trace trace = chain(8, 1000);
+    Plan plan;
+    for (std::size_t i = 0; i < trace.values.size(); ++i) {
+        plan.fates[trace.values[i].slot] = {FateKind::keep};
+        if (i % 2 == 1) {
+            trace.values[i].recipe =
+                RecipeShape{{ValueId{static_cast<std::int64_t>(i) - 1}}, 1, 500, 0};
+        }
+    }
+    SimulatorOptions const by_recipes{.has_recipes = true};
+    ExecutorOptions options{.chooser = ChooserKind::planned, .device_bytes = 8100};
+    SimulationResult const ample = run(trace, options, by_recipes, &plan);
+    EXPECT_TRUE(ample.ok) << ample.refusal;
+    EXPECT_EQ(ample.recomputes, 0);
+    options.device_bytes = 6100;
+    SimulationResult const short_of_two = run(trace, options, by_recipes, &plan);
+    EXPECT_TRUE(short_of_two.ok) << short_of_two.refusal;
+    EXPECT_EQ(short_of_two.recomputes, 2);
+    EXPECT_LE(short_of_two.peak_bytes[0], 6100);
+}
+
 TEST(Simulator, a_needed_load_that_fails_stops_the_step) {
     SimulationResult const result =
         run(chain(8, 1000), {.device_bytes = 2150, .nvme_bytes = 9000}, {.fail_load = 1});

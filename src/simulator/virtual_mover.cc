@@ -109,7 +109,7 @@ void VirtualMover::execute_now(Command const& command) {
             drop(command);
             return;
         case CommandKind::raise:
-            refuse(words_of(std::get<Refusal>(command.message), Face::program));
+            refuse(words_of(std::get<Refusal>(command.message), how_.face));
             return;
         case CommandKind::run:
             run_work(command);

@@ -393,6 +393,62 @@ class Recompute(unittest.TestCase):
             self.train(model, session, between=between)
         session.close()
 
+    def steps_under(self, make, policy, budget, loss_of, steps: int):
+        """The losses of steps, the last of which are not the one that was planned; the bits are plain training's."""
+        def train(session):
+            model = make()
+            numbers = iter(range(steps))
+            losses, gradients, _ = self.train(model, session, steps, loss_of=lambda: loss_of(model, next(numbers)))
+            return losses, gradients
+        expected = train(None)
+        session = spillway.session(make(), device_budget=budget, policy=policy)
+        try:
+            actual = train(session)
+            report = session.report()
+        finally:
+            session.close()
+        self.assertEqual(expected[0], actual[0])
+        for one, other in zip(expected[1], actual[1], strict=True):
+            self.assertTrue(torch.equal(one, other))
+        return report
+
+    def test_a_larger_batch_than_the_planned_one_where_there_is_no_place(self):
+        """What the plan keeps is made again, too, before the step fails."""
+        more = torch.cat([self.input, self.input])
+        def loss_of(model, step):
+            return model(self.input if step < 6 else more).square().mean()
+        peak, saved = self.peak_of(self.model)
+        for policy in ("rotor", "auto"):
+            for share in (-0.6, -0.2):  # of what the planned step saves; twice of that is saved then
+                with self.subTest(policy, share=share):
+                    report = self.steps_under(self.model, policy, int(peak - share * saved), loss_of, 8)
+                    self.assertEqual(report["plan"]["refusal"], "")
+                    self.assertGreater(report["recomputed_values"], 0)
+
+    def test_other_operators_than_the_planned_ones_where_there_is_no_place(self):
+        """A step's recipes are known whatever operators the plan's need."""
+        class Two(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList([nn.Linear(WIDTH, WIDTH) for _ in range(8)])
+
+            def forward(self, x, function):
+                for layer in self.layers:
+                    x = function(layer(x))
+                return x
+
+        def make():
+            torch.manual_seed(1)
+            return Two()
+        def loss_of(model, step):
+            return model(self.input, nn.functional.gelu if step < 7 else nn.functional.silu).square().mean()
+        planned = make()
+        peak, saved = self.peak_of(lambda: planned, loss_of=lambda: loss_of(planned, 0))
+        for policy in ("rotor", "auto"):
+            for share in (0.3, 0.5):
+                with self.subTest(policy, share=share):
+                    self.steps_under(make, policy, int(peak - share * saved), loss_of, 9)
+
     def test_nothing_stays_after_the_graph(self):
         model = self.model()
         session = spillway.session(model, device_budget="20MiB", recompute="on", host_budget="64MiB")

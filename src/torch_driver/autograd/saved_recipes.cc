@@ -429,6 +429,11 @@ OperatorSet SavedTensors::used_operators() const {
     return state_.used_operators;
 }
 
+std::int64_t SavedTensors::made_again() const {
+    MutexLock const lock(mutex_);
+    return state_.made_again;
+}
+
 std::vector<ValueId> SavedTensors::found_recipes() {
     MutexLock const lock(mutex_);
     return std::exchange(state_.found_recipes, {});
@@ -550,6 +555,7 @@ Result<std::int64_t> SavedTensors::recompute(ValueId value) {
     Ending ending;
     {
         MutexLock const lock(mutex_);
+        ++state_.made_again;
         if (SavedValue* const entry = state_.values.find(value)) {
             StreamId const current = blocks_.device().current_stream();
             put_back(value, *entry, blocks_.came_back(std::move(*made), entry->home));

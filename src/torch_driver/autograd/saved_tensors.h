@@ -170,6 +170,8 @@ class SavedTensors final : public Driver {
     [[nodiscard]] bool let_recipes_go();
     /// Of the recipes by which values went so far.
     [[nodiscard]] OperatorSet used_operators() const;
+    /// Values so far that came back by their recipes.
+    [[nodiscard]] std::int64_t made_again() const;
     /// A value goes on this thread: there is no room for what is allocated meanwhile.
     [[nodiscard]] static bool is_letting_go();
     /// What an operator threw on this thread while a recipe ran; null: none did.
@@ -207,6 +209,7 @@ class SavedTensors final : public Driver {
         std::vector<std::pair<CallRecorder const*, std::weak_ptr<SavedContent const>>> unmade;
         std::vector<ValueId> found_recipes;  ///< Driver::found_recipes
         OperatorSet used_operators;
+        std::int64_t made_again = 0;
         std::vector<SavedHook*> passed;  ///< in no order; each knows its place
     };
 

@@ -111,7 +111,8 @@ void plan_by_policy(
         return;  // nothing can leave, which is told elsewhere
     }
     Result<Machine> machine = machine_here(device, host, nvme);
-    loop.planner = planner_of(std::move(choice), value_or_throw(std::move(machine), "policy"));
+    loop.planner =
+        planner_of(std::move(choice), value_or_throw(std::move(machine), "policy"), options.face);
     loop.policy = options.policy;
     loop.executor.chooser = ChooserKind::planned;
 }

@@ -131,10 +131,15 @@ std::shared_ptr<CallRecorder> TorchSession::recorder_of_this_thread() {
     if (recorder == nullptr) {
         recorder = std::make_shared<CallRecorder>(making_again_ == MakingAgain::blocks);
     }
-    std::int64_t const plan = loop_->is_tracing() ? 0 : loop_->making_plan();
-    recorder->record_only(plan == 0 ? nullptr : planned_operators_.to_record(plan, [&] {
-        return saved_.used_operators();
-    }));
+    // Where what no plan names is made again, too, its recipes may be of any kind.
+    bool const asks_for_all = loop_->is_tracing() || makes_again_unplanned_;
+    std::int64_t const plan = asks_for_all ? 0 : loop_->making_plan();
+    recorder->record_only(
+        plan == 0 ? nullptr
+                  : planned_operators_.to_record(
+                        plan, saved_.made_again(), [&] { return saved_.used_operators(); }
+                    )
+    );
     return recorder;
 }
 
