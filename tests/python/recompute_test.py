@@ -194,7 +194,7 @@ class Recompute(unittest.TestCase):
                 return self.now(self.input).float().square().mean()
 
         def make():
-            self.now = self.model()
+            self.now = self.model(blocks=3)  # products of bfloat16 are slow on many processors
             return self.now
         self.expect_plain(make, loss_of=loss_of)
 
@@ -393,22 +393,22 @@ class Recompute(unittest.TestCase):
             self.train(model, session, between=between)
         session.close()
 
-    def steps_under(self, make, policy, budget, loss_of, steps: int):
-        """The losses of steps, the last of which are not the one that was planned; the bits are plain training's."""
-        def train(session):
-            model = make()
-            numbers = iter(range(steps))
-            losses, gradients, _ = self.train(model, session, steps, loss_of=lambda: loss_of(model, next(numbers)))
-            return losses, gradients
-        expected = train(None)
-        session = spillway.session(make(), device_budget=budget, policy=policy)
+    def steps_of(self, model, loss_of, steps: int, session=None):
+        """Losses and the last gradients; `loss_of` knows the step's number."""
+        numbers = iter(range(steps))
+        losses, gradients, _ = self.train(model, session, steps, loss_of=lambda: loss_of(model, next(numbers)))
+        return losses, gradients
+
+    def expect_steps(self, expected, model, policy, budget, loss_of, steps: int):
+        """The last of the steps are not the one that was planned; the bits are those of plain training."""
+        session = spillway.session(model, device_budget=budget, policy=policy)
         try:
-            actual = train(session)
+            losses, gradients = self.steps_of(model, loss_of, steps, session)
             report = session.report()
         finally:
             session.close()
-        self.assertEqual(expected[0], actual[0])
-        for one, other in zip(expected[1], actual[1], strict=True):
+        self.assertEqual(expected[0], losses)
+        for one, other in zip(expected[1], gradients, strict=True):
             self.assertTrue(torch.equal(one, other))
         return report
 
@@ -418,10 +418,12 @@ class Recompute(unittest.TestCase):
         def loss_of(model, step):
             return model(self.input if step < 6 else more).square().mean()
         peak, saved = self.peak_of(self.model)
+        expected = self.steps_of(self.model(), loss_of, 8)
         for policy in ("rotor", "auto"):
             for share in (-0.6, -0.2):  # of what the planned step saves; twice of that is saved then
                 with self.subTest(policy, share=share):
-                    report = self.steps_under(self.model, policy, int(peak - share * saved), loss_of, 8)
+                    report = self.expect_steps(
+                        expected, self.model(), policy, int(peak - share * saved), loss_of, 8)
                     self.assertEqual(report["plan"]["refusal"], "")
                     self.assertGreater(report["recomputed_values"], 0)
 
@@ -444,10 +446,11 @@ class Recompute(unittest.TestCase):
             return model(self.input, nn.functional.gelu if step < 7 else nn.functional.silu).square().mean()
         planned = make()
         peak, saved = self.peak_of(lambda: planned, loss_of=lambda: loss_of(planned, 0))
+        expected = self.steps_of(make(), loss_of, 9)
         for policy in ("rotor", "auto"):
             for share in (0.3, 0.5):
                 with self.subTest(policy, share=share):
-                    self.steps_under(make, policy, int(peak - share * saved), loss_of, 9)
+                    self.expect_steps(expected, make(), policy, int(peak - share * saved), loss_of, 9)
 
     def test_nothing_stays_after_the_graph(self):
         model = self.model()

@@ -139,19 +139,24 @@ bool drops_out(OperatorFacts const& facts, std::vector<c10::IValue> const& argum
     return !share.isDouble() || share.toDouble() > 0;
 }
 
-/// Contents and calls refer to one another in chains as long as a step: they end one by one.
+/// Contents and calls refer to one another in chains as long as a step: they end one by one. What
+/// the thread keeps for it has no destructor, since an exception leaves a graph in torch's queues
+/// of a thread, and that ends at the thread's exit.
 void end_in_turn(c10::intrusive_ptr<Call>&& maker) {
-    static thread_local std::vector<c10::intrusive_ptr<Call>> waiting;
-    static thread_local bool is_ending = false;
-    waiting.push_back(std::move(maker));
-    if (std::exchange(is_ending, true)) {
+    using Makers = std::vector<c10::intrusive_ptr<Call>>;
+    static thread_local Makers* waiting = nullptr;
+    if (waiting) {
+        waiting->push_back(std::move(maker));
         return;
     }
-    while (!waiting.empty()) {
-        c10::intrusive_ptr<Call> const next = std::move(waiting.back());
-        waiting.pop_back();
+    Makers makers;
+    waiting = &makers;
+    { c10::intrusive_ptr<Call> const first = std::move(maker); }
+    while (!makers.empty()) {
+        c10::intrusive_ptr<Call> const next = std::move(makers.back());
+        makers.pop_back();
     }
-    is_ending = false;
+    waiting = nullptr;
 }
 
 }  // namespace

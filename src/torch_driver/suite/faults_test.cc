@@ -13,7 +13,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace spillway {
 namespace {
@@ -111,6 +113,28 @@ TEST(FaultsDeathTest, a_process_may_exit_in_mid_step) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_EXIT(exit_in_mid_step(false), testing::ExitedWithCode(7), "");
     EXPECT_EXIT(exit_in_mid_step(true), testing::ExitedWithCode(7), "");
+}
+
+TEST(Faults, what_an_error_left_in_the_queue_of_a_thread_ends_with_the_thread) {
+    std::thread([] {
+        leaf(54).sum().backward(
+        );  // so that the queue ends after all that a session keeps of a thread
+        recomputes() = true;
+        Rig rig(values(64));
+        recomputes() = false;
+        Tensor x = leaf(55);
+        for (int step = 0; step < 2; ++step) {
+            Tensor y = rig.record([&] {
+                Tensor const waits = chain(x);
+                Tensor const fails = chain(x);
+                fails.register_hook([](Tensor const&) -> Tensor {
+                    throw std::runtime_error("in backward");
+                });
+                return waits.square().mean() + fails.square().mean();
+            });
+            EXPECT_THROW(y.backward(), std::runtime_error);
+        }
+    }).join();
 }
 
 TEST(Faults, a_full_tier_is_clear_and_nothing_is_lost) {
