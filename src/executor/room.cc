@@ -171,11 +171,25 @@ void Room::return_by_plan(std::vector<ValueId> const& ids) {
         }
         values_.alter(id, *value, [](Value& v) { v.awaits_return = false; });
         bool const is_away = value->copy && !value->takes_device_bytes() && !value->orphan;
-        bool const fits = transfers_.used_bytes() + value->size_bytes <= read_ahead_limit_bytes();
-        if (is_away && !value->fetched && fits) {
+        if (is_away && !value->fetched && has_room_for_return(value->size_bytes)) {
             transfers_.bring_back(id, *value, true);
         }
     }
+}
+
+/// A plan counts on the room of values that ended while they were stored: by now, it foretold,
+/// their stores have ended, whatever is known of a device that runs behind.
+bool Room::has_room_for_return(std::int64_t size_bytes) {
+    std::int64_t const missing = transfers_.used_bytes() + size_bytes - read_ahead_limit_bytes();
+    if (missing <= 0) {
+        return true;
+    }
+    std::int64_t storing_bytes = 0;
+    for (auto const& [distance, id] : values_.orphans()) {
+        Value const& value = *values_.find(id);
+        storing_bytes += value.takes_device_bytes() ? value.size_bytes : 0;
+    }
+    return storing_bytes >= missing && wait_for_orphans(missing) >= missing;
 }
 
 void Room::read_ahead(bool ordered) {

@@ -70,6 +70,7 @@ class Room {
   private:
     [[nodiscard]] std::int64_t store_ahead_bytes() const;
     [[nodiscard]] std::int64_t read_ahead_limit_bytes() const;
+    [[nodiscard]] bool has_room_for_return(std::int64_t size_bytes);
     [[nodiscard]] bool is_enough_stored() const;
     void drop(ValueId id);
     [[nodiscard]] std::int64_t drop_from(std::int64_t missing_bytes);

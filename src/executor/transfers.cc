@@ -148,6 +148,7 @@ void Transfers::wait_for_orphan(ValueId id) {
         give_up_return(id, *value);
     } else {
         reply_.add_wait(value->copy->store_fence);
+        used_bytes_ -= value->size_bytes;
     }
     values_.alter(id, *value, [](Value& v) {
         v.on_device = false;

@@ -7,6 +7,7 @@
 #include "policy/transfer_times.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -21,6 +22,11 @@ constexpr std::int64_t kSmallShare = 256;
 
 /// Plans for less room that are no quicker, before no more are tried: a choice.
 constexpr int kMostSlower = 4;
+
+/// Of the room that there is, tried in turn; of chains of more stages fewer, so that 10,000 values
+/// take seconds.
+constexpr std::array<std::int64_t, 10> kRoomPercents{100, 95, 90, 80, 70, 60, 50, 35, 20, 0};
+constexpr std::size_t kStagesASkip = 300;
 constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
 
 TraceValue const& value_of(StepView const& step, ValueId id) {
@@ -318,10 +324,9 @@ Result<Plan> quickest_plan_that_fits(
     Plan plan;
     std::optional<std::int64_t> quickest_ns;
     int slower = 0;
-    for (std::int64_t const percent : {100, 95, 90, 80, 70, 60, 50, 35, 20, 0}) {
-        if (slower == kMostSlower) {
-            break;
-        }
+    std::size_t const stride = 1 + stages.size() / kStagesASkip;
+    for (std::size_t at = 0; at < kRoomPercents.size() && slower < kMostSlower; at += stride) {
+        std::int64_t const percent = at + stride < kRoomPercents.size() ? kRoomPercents[at] : 0;
         std::vector<StageFate> fates = fates_for(room_bytes / 100 * percent);
         if (fates == before) {
             continue;

@@ -11,6 +11,11 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace spillway {
 
@@ -31,6 +36,44 @@ std::string cell_of(Foretold const& row, std::int64_t compute_ns) {
                                      format_size(row.peak_bytes)
                                  )
                                : "does not run";
+}
+
+/// Why policies do not run: each reason once, behind all that it holds for.
+std::string refusals_of(std::vector<Foretold> const& rows, std::size_t budgets) {
+    std::vector<std::pair<std::string, std::string>> policies_of_reason;
+    auto const add = [&](std::string const& reason, std::string const& who) {
+        auto const known = std::ranges::find(
+            policies_of_reason, reason, &std::pair<std::string, std::string>::first
+        );
+        if (known == policies_of_reason.end()) {
+            policies_of_reason.emplace_back(reason, who);
+        } else {
+            known->second += ", " + who;
+        }
+    };
+    for (std::size_t begin = 0; begin < rows.size(); begin += budgets) {
+        std::span const own(rows.data() + begin, budgets);
+        bool const always = std::ranges::all_of(own, [&](Foretold const& row) {
+            return !row.refusal.empty() && row.refusal == own.front().refusal;
+        });
+        if (always) {
+            add(own.front().refusal, own.front().policy);
+            continue;
+        }
+        std::string before;
+        for (Foretold const& row : own) {
+            if (!row.refusal.empty() && row.refusal != before) {
+                add(row.refusal,
+                    fmt::format("{} under {}", row.policy, format_size(row.device_bytes)));
+            }
+            before = row.refusal;
+        }
+    }
+    std::string lines;
+    for (auto const& [reason, policies] : policies_of_reason) {
+        lines += fmt::format("{}: {}\n", policies, reason);
+    }
+    return lines;
 }
 
 }  // namespace
@@ -54,23 +97,14 @@ std::string Comparison::to_table() const {
     for (std::int64_t const budget : budgets) {
         table += fmt::format("{:>24}", format_size(budget));
     }
-    std::string refusals;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         if (i % budgets.size() == 0) {
             table += fmt::format("\n{:<{}}", rows[i].policy, width);
         }
         table += fmt::format("{:>24}", cell_of(rows[i], compute_ns));
-        bool const is_new = !rows[i].refusal.empty() &&
-                            (i % budgets.size() == 0 || rows[i].refusal != rows[i - 1].refusal);
-        refusals += is_new ? fmt::format(
-                                 "{} under {}: {}\n",
-                                 rows[i].policy,
-                                 format_size(rows[i].device_bytes),
-                                 rows[i].refusal
-                             )
-                           : "";
     }
-    return table + "\n" + refusals + (note.empty() ? "" : "note: " + note + "\n");
+    return table + "\n" + refusals_of(rows, budgets.size()) +
+           (note.empty() ? "" : "note: " + note + "\n");
 }
 
 std::string Comparison::to_json() const {

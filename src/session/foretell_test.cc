@@ -136,6 +136,9 @@ TEST(Compare, without_a_pool_what_makes_again_is_compared) {
     EXPECT_EQ(runs.at("rotor"), all->budgets.size());
     EXPECT_EQ(runs.at("online"), all->budgets.size());
     EXPECT_EQ(runs.at("offload_all"), 0U);
+    std::string const table = all->to_table();
+    EXPECT_NE(table.find("offload_all, largest_first: it moves, and neither"), std::string::npos)
+        << table;
 }
 
 TEST(Compare, says_that_a_step_has_no_recipes_for_those_that_make_again) {

@@ -154,6 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
     Policies,
     Foretold,
     testing::Values(
+        "offload_all",
         "te:layers=6",
         "tba",
         "largest_first",

@@ -117,8 +117,8 @@ TEST(FaultsDeathTest, a_process_may_exit_in_mid_step) {
 
 TEST(Faults, what_an_error_left_in_the_queue_of_a_thread_ends_with_the_thread) {
     std::thread([] {
-        leaf(54).sum().backward(
-        );  // so that the queue ends after all that a session keeps of a thread
+        // The queue is older than what a session keeps of the thread, and ends after it.
+        leaf(54).sum().backward();
         recomputes() = true;
         Rig rig(values(64));
         recomputes() = false;
