@@ -137,7 +137,8 @@ TEST(GoldenPlans, each_policy_makes_the_plan_that_it_made) {
         std::string const file = build_folder() + "/plans.jsonl";
         std::ofstream(file) << anew;
         ADD_FAILURE() << "if the plans are meant to be so: cp " << file << " " << source_folder()
-                      << "/tests/golden/plans.jsonl";
+                      << "/tests/golden/plans.jsonl"
+                      << (has_solver() ? ", but from build/asan, which has no solver" : "");
     }
 }
 
