@@ -119,7 +119,11 @@ class Budget(InFolder):
             # What is made again depends on measured times, which differ.
             self.trained(*self.capped("--steps", "2", "--record-events", name, "--recompute", "off"))
             lines = pathlib.Path(self.path(name)).read_text().splitlines()
-            logs.append([line for line in lines if line.startswith('{"c"')])
+            commands = [json.loads(line) for line in lines if line.startswith('{"c"')]
+            # The place of a value that ended while it was stored is released when the disk has done: commands' numbers
+            # after that differ.
+            logs.append([{key: value for key, value in command.items() if key not in ("id", "after")}
+                         for command in commands if command["c"] != "release"])
         self.assertGreater(len(logs[0]), 100)
         self.assertEqual(*logs)
 
