@@ -27,6 +27,7 @@ constexpr int kMostSlower = 4;
 /// take seconds.
 constexpr std::array<std::int64_t, 10> kRoomPercents{100, 95, 90, 80, 70, 60, 50, 35, 20, 0};
 constexpr std::size_t kStagesASkip = 300;
+constexpr std::size_t kLongestStride = 4;
 constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
 
 TraceValue const& value_of(StepView const& step, ValueId id) {
@@ -324,7 +325,7 @@ Result<Plan> quickest_plan_that_fits(
     Plan plan;
     std::optional<std::int64_t> quickest_ns;
     int slower = 0;
-    std::size_t const stride = 1 + stages.size() / kStagesASkip;
+    std::size_t const stride = std::min(1 + stages.size() / kStagesASkip, kLongestStride);
     for (std::size_t at = 0; at < kRoomPercents.size() && slower < kMostSlower; at += stride) {
         std::int64_t const percent = at + stride < kRoomPercents.size() ? kRoomPercents[at] : 0;
         std::vector<StageFate> fates = fates_for(room_bytes / 100 * percent);

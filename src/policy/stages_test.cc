@@ -55,6 +55,30 @@ TEST(Stages, an_input_that_no_module_is_known_of_is_the_next_unit_s) {
     EXPECT_EQ(stages[0].input, ValueId{1}) << "before the first nothing tells";
 }
 
+TEST(Stages, plans_are_made_for_all_the_room_first_and_for_none_last_however_long_the_chain_is) {
+    for (std::size_t const length : {4, 400, 3000}) {
+        Trace const trace = blocks(static_cast<int>(length));
+        StepView const step(trace);
+        std::vector<Stage> const stages = stages_of(step);
+        ASSERT_EQ(stages.size(), length);
+        std::vector<std::int64_t> rooms;
+        Result<Plan> const plan = quickest_plan_that_fits(
+            {trace, fast_machine(), {1_GiB, 1_GiB, 0}, {}},
+            step,
+            stages,
+            [&](std::int64_t room) {
+                rooms.push_back(room);
+                return std::vector<StageFate>(length, StageFate::keep);
+            }
+        );
+        ASSERT_TRUE(plan.ok()) << plan.error().message();
+        EXPECT_GT(rooms.front(), 1_GiB / 2) << length;
+        EXPECT_EQ(rooms.back(), 0) << length;
+        EXPECT_GE(rooms.size(), 3U) << length;
+        EXPECT_EQ(rooms.size() == 10U, length < 300) << length;
+    }
+}
+
 TEST(Stages, beside_them_is_the_floor_and_what_no_stage_has_where_each_stage_runs) {
     Trace trace = blocks(4);
     StepView const step(trace);
