@@ -64,9 +64,7 @@ std::string unknown_first_word(int count, char const* const* words) {
            "; there are " + std::string(kSubcommands);
 }
 
-}  // namespace
-
-int main(int count, char** words) {
+int run(int count, char** words) {
     CLI::App app{"Spillway trains models that do not fit: saved activations wait on a disk."};
     app.name("spillway");
     app.set_version_flag("--version", "spillway " SPILLWAY_VERSION);
@@ -131,4 +129,15 @@ int main(int count, char** words) {
         return spillway::cli::run_trace(traced);
     }
     return replay.parsed() ? spillway::cli::run_replay(record) : spillway::cli::run_train(options);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+    int const code = run(count, words);
+    if (bool const is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+        code == 0 && !is_written) {
+        return refused("standard output cannot be written, is the disk full?");
+    }
+    return code;
 }

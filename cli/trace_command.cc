@@ -36,6 +36,10 @@ std::string wrong_flags(TraceFlags const& flags) {
                                 : "";
 }
 
+std::string at_least_one(std::string const& number) {
+    return number == "0" ? "expected at least 1" : "";  // less is out of the model's range
+}
+
 }  // namespace
 
 CLI::App& add_trace_command(CLI::App& app, TraceFlags& flags) {
@@ -54,8 +58,12 @@ CLI::App& add_trace_command(CLI::App& app, TraceFlags& flags) {
             "--machine", model.machine, "a machine's file, or a name: " + listed(machine_names())
         )
         ->type_name("NAME");
-    trace.add_option("--batch", model.batch, "sequences or pictures [the model's]")->type_name("N");
-    trace.add_option("--sequence", model.sequence, "tokens [the model's]")->type_name("N");
+    trace.add_option("--batch", model.batch, "sequences or pictures [the model's]")
+        ->type_name("N")
+        ->check(&at_least_one);
+    trace.add_option("--sequence", model.sequence, "tokens [the model's]")
+        ->type_name("N")
+        ->check(&at_least_one);
     trace
         .add_option(
             "--dtype", model.dtype, "of parameters and activations: or bfloat16, float16 [float32]"
@@ -72,10 +80,14 @@ CLI::App& add_trace_command(CLI::App& app, TraceFlags& flags) {
             model.layers,
             "of a transformer (of T5's each stack) or a ResNet [the model's]"
         )
-        ->type_name("N");
+        ->type_name("N")
+        ->check(&at_least_one);
     trace.add_option("--dropout", model.dropout, "share that is dropped; 0: none [the model's]")
         ->type_name("SHARE")
-        ->check(CLI::Range(0.0, 1.0));
+        ->check(CLI::Range(0.0, 1.0))
+        ->check([](std::string const& text) {  // which CLI11 takes for a number in any range
+            return text.starts_with("nan") ? "not a share from 0 to 1" : std::string();
+        });
     trace.add_flag(
         "--unfused-attention", flags.unfused_attention, "attention with its scores in memory [off]"
     );

@@ -35,8 +35,8 @@ class Comparison:
     `compare(real=True)` a row also has `measured_step_ns`, `measured_peak_bytes` and `measured_refusal`.
     """
 
-    def __init__(self, table: str, text: str) -> None:
-        self._table, self._text = table, text
+    def __init__(self, table: str, text: str, note: str = "") -> None:
+        self._table, self._text = table + note, text
         fields = json.loads(text)
         self.rows: list[dict[str, Any]] = fields["rows"]
         self.compute_ns: int = fields["compute_ns"]  # of the step with everything on the device
@@ -145,6 +145,13 @@ def _record(model: torch.nn.Module, step: Step, file: str) -> None:
         session.close()
 
 
+def _of_optimizer(model: torch.nn.Module) -> str:
+    """What no recorded step shows, since no optimizer runs in it."""
+    trained = sum(each.numel() * each.element_size() for each in model.parameters() if each.requires_grad)
+    return (f"note: an optimizer's state is not in these sizes; add it to the budget (Adam's first step makes "
+            f"{2 * trained / 2**20:.1f} MiB)\n")
+
+
 def _measure(model: torch.nn.Module, step: Step, row: dict[str, Any], places: Mapping[str, Any]) -> None:
     """Trains for some steps under the row's policy and budget. The steps after the plan came in are measured."""
     row.update(measured_step_ns=0, measured_peak_bytes=0, measured_refusal="")
@@ -236,7 +243,8 @@ def fit(
         raise OptionError("policy", f"expected a name, got {policy!r}")
     places = {"host_budget": host_budget, "nvme": nvme, "nvme_budget": nvme_budget}
     with _files(model, step, machine, places) as (trace, described):
-        return Comparison(*_call(torch.ops.spillway.fit, trace, described, _options.utf8(policy)))
+        table, text = _call(torch.ops.spillway.fit, trace, described, _options.utf8(policy))
+        return Comparison(table, text, _of_optimizer(model))
 
 
 def compare(

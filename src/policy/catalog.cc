@@ -68,13 +68,14 @@ constexpr std::array kPolicies{
         .recomputes = true,
         .make_plan = &plan_auto,
         .parameters = kAutoParameters,
-        .plans_without_pool = true},
+        .works_without_pool = true},
     Policy{
         .name = "delta",
         .what = "chooses at run time, by size and time unused",
         .paper = "DELTA: Yu Tang et al., 2022, arXiv:2203.15980",
         .recomputes = true,
-        .eviction = EvictionRule::delta},
+        .eviction = EvictionRule::delta,
+        .works_without_pool = true},
     Policy{
         .name = "qpo",
         .what = "layer inputs, in 4 or 8 bits",

@@ -44,10 +44,10 @@ struct Policy {
     bool learns = false;  ///< it mends a plan by what that waited for (PlanRequest::ran)
     /// Which values leave first where it decides at run time.
     EvictionRule eviction = EvictionRule::next_use;
-    bool plans_without_pool = false;  ///< it moves, but makes plans where nothing can, too
+    bool works_without_pool = false;  ///< it moves, and is of use where nothing can, too
 
     /// Whether it is of no use where nothing can leave the device.
-    [[nodiscard]] bool needs_pool() const { return moves && !plans_without_pool; }
+    [[nodiscard]] bool needs_pool() const { return moves && !works_without_pool; }
 
     /// A session that has it records a step and runs the plan that it makes of it.
     [[nodiscard]] bool plans_in_session() const {

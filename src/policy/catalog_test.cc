@@ -44,7 +44,7 @@ TEST(Catalog, a_policy_of_the_literature_has_its_row_in_the_docs) {
     std::string const page{std::istreambuf_iterator<char>(file), {}};
     ASSERT_FALSE(page.empty());
     for (Policy const& policy : policies()) {
-        std::string const needs = std::string(policy.moves ? "NVMe or host memory" : "") +
+        std::string const needs = std::string(policy.needs_pool() ? "NVMe or host memory" : "") +
                                   (policy.is_lossy ? ", `lossy`" : "");
         std::string const columns = " | `" + std::string(policy.name) + "` | " + needs + " | ";
         EXPECT_EQ(page.find(columns) != std::string::npos, !policy.paper.empty()) << columns;

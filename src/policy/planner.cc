@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <string>
@@ -67,10 +68,13 @@ Result<void> take_parameter(Policy const& policy, std::string_view item, PolicyC
     double number = 0;
     auto const [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (failure != std::errc{} || end != text.data() + text.size() || !(number >= known->least) ||
-        !(number <= known->most)) {
+        !(number <= known->most) || number != std::floor(number)) {
+        auto const whole = [](double limit) {
+            return std::to_string(static_cast<std::int64_t>(limit));
+        };
         return wrong(
-            who + name + " is '" + std::string(text) + "', not a number from " +
-            to_text(known->least) + " to " + to_text(known->most)
+            who + name + " is '" + std::string(text) + "', not a whole number from " +
+            whole(known->least) + " to " + whole(known->most)
         );
     }
     if (!choice.parameters.emplace(name, number).second) {
@@ -86,24 +90,7 @@ Result<void> check_pools(Policy const& policy, Machine const& machine, Budgets c
             "it moves, and neither a host nor an NVMe budget is given; auto and rotor need neither",
             ""};
     }
-    auto const has = [&](Pool pool, Lane out, Lane in) {
-        MachineTier const* const tier = find_tier(machine, pool);
-        return tier != nullptr && tier->capacity_bytes > 0 && link_of(machine, out) != nullptr &&
-               link_of(machine, in) != nullptr;
-    };
-    if (budgets.host_bytes > 0 && !has(Pool::host, Lane::copy_out, Lane::copy_in)) {
-        return Error{
-            Errc::unsupported,
-            "a host budget is given, and the machine has no host memory or no link both ways",
-            ""};
-    }
-    if (budgets.nvme_bytes > 0 && !has(Pool::nvme, Lane::nvme_write, Lane::nvme_read)) {
-        return Error{
-            Errc::unsupported,
-            "an NVMe budget is given, and the machine has no NVMe or no link both ways",
-            ""};
-    }
-    return {};
+    return check_budgets(machine, budgets);
 }
 
 /// A slot that two values have.
@@ -179,6 +166,27 @@ void learn(Policy const& policy, PolicyChoice const& choice, PlanRequest request
 }
 
 }  // namespace
+
+Result<void> check_budgets(Machine const& machine, Budgets const& budgets) {
+    auto const has = [&](Pool pool, Lane out, Lane in) {
+        MachineTier const* const tier = find_tier(machine, pool);
+        return tier != nullptr && tier->capacity_bytes > 0 && link_of(machine, out) != nullptr &&
+               link_of(machine, in) != nullptr;
+    };
+    if (budgets.host_bytes > 0 && !has(Pool::host, Lane::copy_out, Lane::copy_in)) {
+        return Error{
+            Errc::unsupported,
+            "a host budget is given, and the machine has no host memory or no link both ways",
+            ""};
+    }
+    if (budgets.nvme_bytes > 0 && !has(Pool::nvme, Lane::nvme_write, Lane::nvme_read)) {
+        return Error{
+            Errc::unsupported,
+            "an NVMe budget is given, and the machine has no NVMe or no link both ways",
+            ""};
+    }
+    return {};
+}
 
 Result<PolicyChoice> parse_policy_choice(std::string_view text) {
     std::size_t const colon = text.find(':');

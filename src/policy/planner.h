@@ -31,6 +31,11 @@ struct Budgets {
     bool operator==(Budgets const&) const = default;
 };
 
+/// Whether the machine has what the budgets are of.
+///
+/// Fails   Errc::unsupported: a budget of host or NVMe, and no such tier, or no link both ways
+[[nodiscard]] Result<void> check_budgets(Machine const& machine, Budgets const& budgets);
+
 /// A policy's name and its parameters, as people write them: "te", "te:layers=8".
 struct PolicyChoice {
     std::string name;
@@ -40,7 +45,7 @@ struct PolicyChoice {
 };
 
 /// Fails   Errc::bad_argument in one line: no such policy, or none that makes plans; a parameter
-///         that it does not have, twice, or outside its range
+///         that it does not have, twice, or no whole number of its range
 [[nodiscard]] Result<PolicyChoice> parse_policy_choice(std::string_view text);
 /// As `parse_policy_choice` reads it.
 [[nodiscard]] std::string to_text(PolicyChoice const& choice);

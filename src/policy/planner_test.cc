@@ -29,10 +29,16 @@ TEST(Planner, a_choice_that_is_none_is_one_line_that_says_what_there_is) {
     EXPECT_EQ(refusal_of("te:depth=8"), "policy: 'te': no parameter 'depth'; it has layers");
     EXPECT_EQ(refusal_of("te:"), "policy: 'te': no parameter ''; it has layers");
     EXPECT_EQ(
-        refusal_of("te:layers=many"), "policy: 'te': layers is 'many', not a number from 0 to 1e+06"
+        refusal_of("te:layers=many"),
+        "policy: 'te': layers is 'many', not a whole number from 0 to 1000000"
     );
     EXPECT_EQ(
-        refusal_of("te:layers=-1"), "policy: 'te': layers is '-1', not a number from 0 to 1e+06"
+        refusal_of("te:layers=2.5"),
+        "policy: 'te': layers is '2.5', not a whole number from 0 to 1000000"
+    );
+    EXPECT_EQ(
+        refusal_of("te:layers=-1"),
+        "policy: 'te': layers is '-1', not a whole number from 0 to 1000000"
     );
     EXPECT_EQ(refusal_of("te:layers=1,layers=2"), "policy: 'te': layers is given twice");
     EXPECT_NE(refusal_of("online:x=1"), "");

@@ -28,6 +28,11 @@ std::int64_t slots_for(std::size_t stages) {
     );
 }
 
+/// Segments that are looked at in all, which bounds memory and time; and the longest from each
+/// stage at least.
+constexpr std::size_t kMostSegments = 250'000;
+constexpr std::size_t kFewestInSegment = 100;
+
 /// In slots: what stays until its backward, what is still to leave, and what backward will still
 /// have to fetch.
 struct Queue {
@@ -150,13 +155,19 @@ class PofoTable {
         add_segments(i);
     }
 
+    /// A segment has fewer stages where there are many.
+    [[nodiscard]] std::size_t segment_end(std::size_t i) const {
+        std::size_t const count = problem_.stages.size();
+        return std::min(count, i + std::max(kFewestInSegment, kMostSegments / count));
+    }
+
     void add_segments(std::size_t i) {
         Part part{.fate = StageFate::checkpoint};
         Stage const& first = problem_.stages[i];
         double inside = 0;  // slots that stay, beside the input
         std::int64_t inside_bytes = 0;
         std::int64_t bytes = 0;
-        for (std::size_t j = i; j < problem_.stages.size(); ++j) {
+        for (std::size_t j = i; j < segment_end(i); ++j) {
             Stage const& stage = problem_.stages[j];
             bool const is_first = j == i;
             bytes += whole_bytes(stage);

@@ -218,7 +218,8 @@ Result<std::vector<Stage>> stages_with_recipes(StepView const& step) {
     if (!has_recipes) {
         return Error{
             Errc::unsupported,
-            "it makes layers again, and no value of a layer has a recipe",
+            "it makes layers again, and no saved tensor of a layer that backward needs has a "
+            "recipe",
             "trace"};
     }
     return stages;
@@ -324,6 +325,7 @@ Result<Plan> quickest_plan_that_fits(
     std::vector<StageFate> before;
     Plan plan;
     std::optional<std::int64_t> quickest_ns;
+    std::int64_t const compute_ns = compute_ns_of(request.trace);
     int slower = 0;
     std::size_t const stride = std::min(1 + stages.size() / kStagesASkip, kLongestStride);
     for (std::size_t at = 0; at < kRoomPercents.size() && slower < kMostSlower; at += stride) {
@@ -345,6 +347,9 @@ Result<Plan> quickest_plan_that_fits(
         }
         if (is_better || !quickest_ns) {
             plan = std::move(next);
+        }
+        if (quickest_ns == compute_ns) {
+            break;  // nothing is quicker
         }
     }
     return plan;

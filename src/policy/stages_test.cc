@@ -62,16 +62,23 @@ TEST(Stages, plans_are_made_for_all_the_room_first_and_for_none_last_however_lon
         std::vector<Stage> const stages = stages_of(step);
         ASSERT_EQ(stages.size(), length);
         std::vector<std::int64_t> rooms;
-        Result<Plan> const plan = quickest_plan_that_fits(
-            {trace, fast_machine(), {1_GiB, 1_GiB, 0}, {}},
-            step,
-            stages,
-            [&](std::int64_t room) {
-                rooms.push_back(room);
-                return std::vector<StageFate>(length, StageFate::keep);
-            }
-        );
-        ASSERT_TRUE(plan.ok()) << plan.error().message();
+        auto const plan_all_as = [&](StageFate fate) {
+            rooms.clear();
+            return quickest_plan_that_fits(
+                {trace, fast_machine(), {1_GiB, 1_GiB, 0}, {}},
+                step,
+                stages,
+                [&](std::int64_t room) {
+                    rooms.push_back(room);
+                    return std::vector<StageFate>(length, fate);
+                }
+            );
+        };
+        EXPECT_TRUE(plan_all_as(StageFate::keep).ok());
+        if (length == 4) {
+            EXPECT_EQ(rooms.size(), 1U) << "nothing is quicker than to compute alone";
+        }
+        EXPECT_TRUE(plan_all_as(StageFate::checkpoint).ok());
         EXPECT_GT(rooms.front(), 1_GiB / 2) << length;
         EXPECT_EQ(rooms.back(), 0) << length;
         EXPECT_GE(rooms.size(), 3U) << length;

@@ -216,14 +216,19 @@ class SuperneuronsPlan {
 }  // namespace
 
 SuperneuronsLayer superneurons_layer(std::string_view producer) {
-    constexpr std::array<std::string_view, 8> kProducts{
-        "mm", "bmm", "mv", "addmm", "addmv", "baddbmm", "linear", "matmul"};
+    constexpr std::array<std::string_view, 4> kProducts{"mv", "addmv", "linear", "matmul"};
+    constexpr std::array<std::string_view, 5> kProductsLike{
+        "attention", "addmm", "rnn", "lstm", "gru"};
     constexpr std::array<std::string_view, 3> kJoins{"add", "cat", "stack"};
     std::string const name = plain_name(producer);
     if (name.find("conv") != std::string::npos) {
         return SuperneuronsLayer::convolution;
     }
-    if (is_one_of(kProducts, name) || name.find("attention") != std::string::npos) {
+    bool const is_like_product =
+        std::any_of(kProductsLike.begin(), kProductsLike.end(), [&](std::string_view part) {
+            return name.find(part) != std::string::npos;
+        });
+    if (is_one_of(kProducts, name) || name.ends_with("mm") || is_like_product) {
         return SuperneuronsLayer::product;
     }
     return is_one_of(kJoins, name) ? SuperneuronsLayer::join : SuperneuronsLayer::cheap;

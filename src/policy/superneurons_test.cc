@@ -76,6 +76,9 @@ TEST(Superneurons, a_layer_is_known_by_the_operator_that_made_the_value) {
           "aten::addmm_",
           "BmmBackward0",
           "LinearBackward0",
+          "AddbmmBackward0",
+          "aten::_addmm_activation",
+          "MkldnnRnnLayerBackward0",
           "ScaledDotProductFlashAttentionForCpuBackward0"}) {
         EXPECT_EQ(superneurons_layer(name), SuperneuronsLayer::product) << name;
     }
@@ -83,7 +86,7 @@ TEST(Superneurons, a_layer_is_known_by_the_operator_that_made_the_value) {
         EXPECT_EQ(superneurons_layer(name), SuperneuronsLayer::join) << name;
     }
     for (char const* const name :
-         {"ReluBackward0", "aten::gelu", "AddcmulBackward0", "input", ""}) {
+         {"ReluBackward0", "aten::gelu", "AddcmulBackward0", "CummaxBackward0", "input", ""}) {
         EXPECT_EQ(superneurons_layer(name), SuperneuronsLayer::cheap) << name;
     }
 }

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <thread>
@@ -25,6 +26,7 @@ namespace {
 
 constexpr std::int64_t kBlockBytes = 4_MiB;
 constexpr std::int64_t kLeastCopiedBytes = 64_KiB;  ///< where the device has no room for more
+constexpr std::int64_t kCopiedBytes = 64_MiB;
 constexpr std::int64_t kSmallBytes = 4_KiB;
 constexpr int kInFlight = 4;
 constexpr std::chrono::microseconds kPollInterval{20};
@@ -306,6 +308,24 @@ Result<LinkRates> measure_copies(Device& device, Tier& tier, std::int64_t budget
     Result<LinkRates> rates = measure_copies_of(device, tier, block, size_bytes, budget_ns);
     device.free(block);
     return rates;
+}
+
+Result<double> measure_host_memory(std::int64_t budget_ns) {
+    Result<HostMemory> memory = map_host_memory(2 * kCopiedBytes);
+    if (!memory.ok()) {
+        return memory.error();
+    }
+    std::span<std::byte> const bytes = memory->bytes();
+    std::memset(bytes.data(), 1, bytes.size());  // has the system give its pages
+    std::int64_t best_ns = std::numeric_limits<std::int64_t>::max();
+    std::int64_t const begin_ns = steady_now_ns();
+    for (std::int64_t now_ns = begin_ns; now_ns - begin_ns <= budget_ns;) {
+        std::memcpy(bytes.data(), bytes.data() + kCopiedBytes, kCopiedBytes);
+        std::int64_t const end_ns = steady_now_ns();
+        best_ns = std::min(best_ns, std::max<std::int64_t>(1, end_ns - now_ns));
+        now_ns = end_ns;
+    }
+    return 2.0 * kCopiedBytes * 1e9 / static_cast<double>(best_ns);
 }
 
 void add_links(Machine& machine, Pool pool, LinkRates const& rates) {

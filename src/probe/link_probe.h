@@ -40,6 +40,12 @@ struct LinkRates {
     Device& device, Tier& tier, std::int64_t budget_ns = 100'000'000
 );
 
+/// Bytes a second that one core reads and writes of the host's memory, copying blocks that no cache
+/// holds, for about `budget_ns`.
+///
+/// Fails   Errc::out_of_memory: no 128 MiB
+[[nodiscard]] Result<double> measure_host_memory(std::int64_t budget_ns = 100'000'000);
+
 /// Both directions between the device and `pool`, as a machine has them.
 void add_links(Machine& machine, Pool pool, LinkRates const& rates);
 

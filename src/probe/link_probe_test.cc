@@ -35,6 +35,12 @@ TEST(LinkProbe, what_the_tier_cannot_do_is_its_error) {
     EXPECT_FALSE(measure_tier(faulty, kOnce).ok());
 }
 
+TEST(LinkProbe, measures_memory) {
+    Result<double> const rate = measure_host_memory(kOnce);
+    ASSERT_TRUE(rate.ok()) << rate.error().message();
+    EXPECT_GT(*rate, 1e6);
+}
+
 TEST(LinkProbe, a_machine_takes_its_links) {
     Machine machine{
         .name = "here",

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -36,6 +37,52 @@ std::string cell_of(Foretold const& row, std::int64_t compute_ns) {
                                      format_size(row.peak_bytes)
                                  )
                                : "does not run";
+}
+
+/// With more digits where two would look the same.
+std::vector<std::string> sizes_told_apart(std::vector<std::int64_t> const& sizes) {
+    std::vector<std::string> texts;
+    for (std::int64_t const size : sizes) {
+        texts.push_back(format_size(size));
+    }
+    if (std::set(texts.begin(), texts.end()).size() < texts.size()) {
+        std::ranges::transform(sizes, texts.begin(), [](std::int64_t size) {
+            return fmt::format("{:.1f} MiB", static_cast<double>(size) / (1024 * 1024));
+        });
+    }
+    return texts;
+}
+
+/// Of several policies: a line for each.
+std::string by_policy(Comparison const& all) {
+    std::string table = "step relative to compute alone, and peak, under a device budget of\n";
+    std::size_t width = 8;
+    for (Foretold const& row : all.rows) {
+        width = std::max(width, row.policy.size() + 2);
+    }
+    table += std::string(width, ' ');
+    for (std::string const& budget : sizes_told_apart(all.budgets)) {
+        table += fmt::format("{:>24}", budget);
+    }
+    for (std::size_t i = 0; i < all.rows.size(); ++i) {
+        if (i % all.budgets.size() == 0) {
+            table += fmt::format("\n{:<{}}", all.rows[i].policy, width);
+        }
+        table += fmt::format("{:>24}", cell_of(all.rows[i], all.compute_ns));
+    }
+    return table + "\n";
+}
+
+/// Of one policy: a line for each budget.
+std::string by_budget(Comparison const& all) {
+    std::string table = fmt::format(
+        "step of {} relative to compute alone, and peak, by device budget\n", all.rows[0].policy
+    );
+    std::vector<std::string> const sizes = sizes_told_apart(all.budgets);
+    for (std::size_t i = 0; i < all.rows.size(); ++i) {
+        table += fmt::format("{:>14}{:>24}\n", sizes[i], cell_of(all.rows[i], all.compute_ns));
+    }
+    return table;
 }
 
 /// Why policies do not run: each reason once, behind all that it holds for.
@@ -88,23 +135,8 @@ std::string Comparison::to_table() const {
         format_size(floor_bytes)
     );
     table += tightest.empty() ? "" : tightest + "\n";
-    table += "step relative to compute alone, and peak, under a device budget of\n";
-    std::size_t width = 8;
-    for (Foretold const& row : rows) {
-        width = std::max(width, row.policy.size() + 2);
-    }
-    table += std::string(width, ' ');
-    for (std::int64_t const budget : budgets) {
-        table += fmt::format("{:>24}", format_size(budget));
-    }
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        if (i % budgets.size() == 0) {
-            table += fmt::format("\n{:<{}}", rows[i].policy, width);
-        }
-        table += fmt::format("{:>24}", cell_of(rows[i], compute_ns));
-    }
-    return table + "\n" + refusals_of(rows, budgets.size()) +
-           (note.empty() ? "" : "note: " + note + "\n");
+    table += rows.size() == budgets.size() && !rows.empty() ? by_budget(*this) : by_policy(*this);
+    return table + refusals_of(rows, budgets.size()) + (note.empty() ? "" : "note: " + note + "\n");
 }
 
 std::string Comparison::to_json() const {

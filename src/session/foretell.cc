@@ -60,14 +60,6 @@ bool only_moves(Policy const& policy) {
     return policy.needs_pool() && policy.plans_in_session();
 }
 
-std::int64_t compute_of(Trace const& trace) {
-    std::int64_t compute_ns = 0;
-    for (TracePoint const& point : trace.points) {
-        compute_ns += point.duration_ns;
-    }
-    return compute_ns;
-}
-
 /// Calls `work(i)` for each of `count` on all cores.
 template <typename Work>
 void on_all_cores(std::size_t count, Work const& work) {
@@ -105,6 +97,9 @@ Result<Comparison> comparison_of(
     if (Result<void> const fine = validate(machine); !fine) {
         return fine.error();
     }
+    if (Result<void> const fine = check_budgets(machine, others); !fine) {
+        return Error{Errc::bad_argument, fine.error().what, "machine"};
+    }
     bool const all_move = std::all_of(policies.begin(), policies.end(), [](auto const& each) {
         return only_moves(*find_policy(each));
     });
@@ -115,7 +110,7 @@ Result<Comparison> comparison_of(
             "0; policies that make layers again need neither (auto, online, rotor)",
             "machine"};
     }
-    all.compute_ns = compute_of(trace);
+    all.compute_ns = compute_ns_of(trace);
     all.peak_bytes = peak_without_moves(trace);
     all.tightest = to_line(tightest_point(trace), trace);
     all.note = note_of_recipes(trace, policies);

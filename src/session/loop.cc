@@ -238,6 +238,7 @@ void Loop::begin_step(std::int64_t step) {
         mend_plan(took_ns, commands);
         trace_may_turn(step, commands);
         matching_.begin_step();
+        warn_of_strange_plan();
         give_first_plan(commands);
         if (flight_recorder_) {
             if (std::optional<ExecutorState> state = executor_.state()) {
@@ -386,12 +387,11 @@ void Loop::goes_raw(ValueId value) {
 
 /// One answer to an allocation that did not fit. Where the count has room for it, the device's free
 /// memory is in pieces, and nobody knows what has to leave: as many bytes as were asked for, since
-/// a GPU waits for all of its work at each new try.
-Result<void> Loop::make_room_once(std::int64_t size_bytes) {
+/// a GPU waits for all of its work at each new try. `used_before`: when it did not fit.
+Result<void> Loop::make_room_once(std::int64_t size_bytes, std::int64_t used_before) {
     std::vector<Command> commands;
     bool is_in_pieces = false;
     Unshared unshared = newly_unshared(kAll);
-    std::int64_t const used_before = device_->used_bytes();
     runner_.collect();
     {
         MutexLock const lock(mutex_);
@@ -417,13 +417,14 @@ Result<void> Loop::make_room_once(std::int64_t size_bytes) {
 /// Of this loop's own values.
 Result<void> Loop::make_own_room(std::int64_t size_bytes) {
     std::int64_t const asked_ns = steady_now_ns();
+    std::int64_t const used_before = device_->used_bytes();
     Turn const turn(turn_);
     accounting_.begin_admission(asked_ns);
-    Result<void> outcome = make_room_once(size_bytes);
+    Result<void> outcome = make_room_once(size_bytes, used_before);
     // Where the program runs far ahead of the device, what ended there still holds room on a tier.
     while (!outcome.ok() && mover_->under_way() > 0) {
         mover_->wait_for_any();
-        outcome = make_room_once(size_bytes);
+        outcome = make_room_once(size_bytes, device_->used_bytes());
     }
     accounting_.end_admission(steady_now_ns());
     return outcome;

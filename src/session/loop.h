@@ -187,6 +187,7 @@ class Loop {
     void trace_may_turn(std::int64_t step, std::vector<Command>& commands)
         SPILLWAY_REQUIRES(mutex_);
     void end_trace(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
+    void warn_of_strange_plan() SPILLWAY_REQUIRES(mutex_);
     void give_first_plan(std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
     void see_plan(Plan const& plan) SPILLWAY_REQUIRES(mutex_);
     void make_plan_of(Trace const& trace, std::vector<Command>& commands) SPILLWAY_REQUIRES(mutex_);
@@ -222,7 +223,9 @@ class Loop {
     [[nodiscard]] Result<void> recompute(std::vector<Command> const& runs);
     void run_ended(Command const& run, Result<std::int64_t> const& outcome, std::int64_t took_ns);
     [[nodiscard]] Result<void> make_own_room(std::int64_t size_bytes);
-    [[nodiscard]] Result<void> make_room_once(std::int64_t size_bytes);
+    [[nodiscard]] Result<void> make_room_once(
+        std::int64_t size_bytes, std::int64_t used_before
+    );
 
     pid_t const owner_ = ::getpid();
     LoopOptions const options_;

@@ -88,6 +88,28 @@ TEST(LoopPlan, what_was_foretold_stands_beside_what_came_of_it) {
     EXPECT_FALSE(rig.loop->plans());
 }
 
+std::string said_under(Plan plan) {
+    testing::internal::CaptureStderr();
+    {
+        OpenedWithPlan rig(std::move(plan));
+        rig.loop->begin_step(1);  // an evaluation saves nothing
+        rig.step(2, 6);
+        rig.step(3, 6);
+    }
+    return testing::internal::GetCapturedStderr();
+}
+
+TEST(LoopPlan, of_another_model_is_said_to_be_so) {
+    Plan plan = plan_of_all({.kind = FateKind::keep});
+    plan.policy = "of another model";
+    for (std::int32_t i = 0; i < 3; ++i) {
+        plan.fates[Slot{"convolution", 0, i}] = {};
+    }
+    EXPECT_NE(said_under(plan).find("saved only 1 of its 4 tensors"), std::string::npos);
+    plan = plan_of_all({.kind = FateKind::keep});
+    EXPECT_EQ(said_under(plan), "");
+}
+
 TEST(LoopPlan, is_followed_while_a_step_is_traced) {
     OpenedWithPlan rig(plan_of_all({.kind = FateKind::move, .leaves = kEachValue}));
     std::string const file = ::testing::TempDir() + "/loop_plan_" + std::to_string(::getpid());

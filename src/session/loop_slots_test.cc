@@ -137,6 +137,24 @@ TEST(LoopSlots, equal_steps_follow_the_plan) {
     EXPECT_EQ(rig.loop->report().plan.policy, "by hand");
 }
 
+TEST(LoopSlots, a_step_without_backward_is_not_planned_but_one_after_it) {
+    LayeredRig rig(4_MiB);
+    rig.step(1, {0, 1, 2, 3, 4, 5});
+    rig.forward(2, {0, 1, 2, 3, 4, 5});
+    for (ValueId const value : rig.values) {
+        rig.done_with(value);
+    }
+    rig.step(3, {0, 1, 2, 3, 4, 5});
+    EXPECT_NE(rig.loop->report().plan.refusal, "");
+    for (std::int64_t number = 4; number <= 5; ++number) {
+        rig.step(number, {0, 1, 2, 3, 4, 5});
+    }
+    rig.forward(6, {0, 1, 2, 3, 4, 5});
+    rig.expect_fates();
+    rig.backward();
+    EXPECT_EQ(rig.loop->report().plan.refusal, "");
+}
+
 TEST(LoopSlots, values_after_an_inserted_layer_keep_their_fates) {
     LayeredRig rig(4_MiB);
     rig.begin_with_plan();

@@ -9,6 +9,7 @@
 #include "session/loop.h"
 #include "session/loop_pause.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,13 @@ namespace {
 /// A step of which no plan can be made may have been none like the others: an evaluation, or one
 /// that an exception ended. Until this one another is recorded.
 constexpr std::int64_t kLastStepToPlan = 12;
+
+/// An evaluation may have none, with gradients on.
+bool has_backward(Trace const& trace) {
+    return std::any_of(trace.points.begin(), trace.points.end(), [](TracePoint const& point) {
+        return point.phase == Phase::backward && !point.needed.empty();
+    });
+}
 
 }  // namespace
 
@@ -149,12 +157,25 @@ void Loop::see_plan(Plan const& plan) {
     making_plan_ = makes_again(plan) ? plans_ : 0;
 }
 
+/// The first step under it has ended.
+void Loop::warn_of_strange_plan() {
+    std::optional<SlotMatching::Followed> const followed = matching_.end_count();
+    if (followed && followed->saved < followed->all / 2) {
+        log_once(
+            "plan " + options_.plan->policy + ": a step saved only " +
+            std::to_string(followed->saved) + " of its " + std::to_string(followed->all) +
+            " tensors, so it is of another model or step; `online` decides about all others"
+        );
+    }
+}
+
 /// Where the first step begins.
 void Loop::give_first_plan(std::vector<Command>& commands) {
     if (!options_.plan || std::exchange(had_first_plan_, true)) {
         return;
     }
     Plan const& plan = *options_.plan;
+    matching_.begin_count(plan);
     report_backlog(commands);  // what was saved before is none of the plan's
     accounting_.plan_begins(plan.policy, plan.predicted_step_ns, plan.predicted_peak_bytes);
     handle(PlanGiven{plan}, commands);
@@ -162,7 +183,10 @@ void Loop::give_first_plan(std::vector<Command>& commands) {
 
 /// Between two steps. Where there is none, `online` goes on.
 void Loop::make_plan_of(Trace const& trace, std::vector<Command>& commands) {
-    Result<Plan> plan = options_.planner(trace, nullptr);
+    Result<Plan> plan =
+        has_backward(trace)
+            ? options_.planner(trace, nullptr)
+            : Error{Errc::unsupported, "backward needs nothing of the recorded step", "trace"};
     matching_.end_sequence(plan.ok());
     if (!plan.ok()) {
         accounting_.has_no_plan(options_.policy, why_no_plan(plan.error()));

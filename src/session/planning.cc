@@ -79,6 +79,18 @@ Result<Machine> machine_here(Device& device, Tier* host, Tier* nvme) {
     return machine;
 }
 
+Result<Machine> probed_machine(Device& device, Tier* host, Tier* nvme) {
+    Result<Machine> machine = machine_here(device, host, nvme);
+    if (machine.ok() && device.is_host()) {
+        Result<double> const rate = measure_host_memory();
+        if (!rate.ok()) {
+            return rate.error();
+        }
+        machine->device.memory_bytes_per_s = *rate;
+    }
+    return machine;
+}
+
 Result<std::string> machine_text_here(SessionOptions const& options) {
     if (options.nvme.empty() && options.host_budget_bytes == 0) {
         std::string_view const missing =
@@ -101,7 +113,7 @@ Result<std::string> machine_text_here(SessionOptions const& options) {
     if (std::optional<OptionFault> const wrong = open_nvme_place(options, nvme)) {
         return error_of(*wrong, options.face);
     }
-    Result<Machine> const machine = machine_here(**device, host->get(), nvme.get());
+    Result<Machine> const machine = probed_machine(**device, host->get(), nvme.get());
     if (!machine.ok()) {
         return machine.error();
     }

@@ -24,6 +24,10 @@ namespace spillway {
 /// Fails   the tiers' errors (measure_tier, measure_copies)
 [[nodiscard]] Result<Machine> machine_here(Device& device, Tier* host, Tier* nvme);
 
+/// The same with the rate of the CPU's memory, from which the speed of codecs follows, for a
+/// machine that is to be read later. Of a GPU the rate stays unknown.
+[[nodiscard]] Result<Machine> probed_machine(Device& device, Tier* host, Tier* nvme);
+
 /// Makes the plan of `choice` for any trace, on that machine, under its capacities. `face`: whose
 /// names of options an error uses.
 [[nodiscard]] Planner planner_of(PolicyChoice choice, Machine machine, Face face);

@@ -105,6 +105,22 @@ Result<void> write(std::string const& path, std::string const& text) {
     return {};
 }
 
+/// A refusal for want of room names the smallest budget that works.
+Error with_smallest_budget(Error error, Input const& input) {
+    if (error.code == Errc::out_of_memory) {
+        std::int64_t const most = peak_without_moves(input.trace) + 1;
+        std::int64_t const floor =
+            smallest_budget("online", input.trace, input.machine, input.budgets, most);
+        if (floor > 0) {
+            error.what += fmt::format(
+                "; the smallest --device-budget that `online` runs this step under is {}",
+                format_size(floor)
+            );
+        }
+    }
+    return error;
+}
+
 }  // namespace
 
 std::vector<std::string> machine_names() {
@@ -124,12 +140,9 @@ Result<PlanText> plan_of_files(
     }
     Result<Plan> const plan = make_plan(*choice, input->trace, input->machine, input->budgets);
     if (!plan.ok()) {
-        return plan.error();
+        return with_smallest_budget(plan.error(), *input);
     }
-    std::int64_t compute_ns = 0;
-    for (TracePoint const& point : input->trace.points) {
-        compute_ns += point.duration_ns;
-    }
+    std::int64_t const compute_ns = compute_ns_of(input->trace);
     return PlanText{
         to_json_text(*plan),
         fmt::format(

@@ -6,11 +6,14 @@
 #pragma once
 
 #include "base/phase.h"
+#include "plan/plan.h"
 #include "session/slot_cursor.h"
 #include "trace/slot.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 
 namespace spillway {
 
@@ -33,11 +36,24 @@ class SlotMatching {
     /// there. What has none gets a number that the plan's step has not: no plan knows it.
     void match(Slot& slot, SaveMark const& mark);
 
+    /// How many of a plan's slots a step has saved.
+    struct Followed {
+        std::size_t saved = 0;
+        std::size_t all = 0;
+    };
+    /// The plan came without its step: it is counted in the next one that saves something.
+    void begin_count(Plan const& plan);
+    /// A step has ended. None: nothing was counted in it.
+    [[nodiscard]] std::optional<Followed> end_count();
+
   private:
     std::optional<SaveSequence> sequence_;  ///< while it grows
     std::optional<SlotCursor> cursor_;
     std::int32_t first_unmatched_ = 0;  ///< above all numbers of the plan's step
     std::int32_t unmatched_ = 0;        ///< the next number of a save without a slot
+    std::set<Slot> not_saved_yet_;      ///< of the plan that is counted
+    Followed followed_;                 ///< `all`: 0 where none is counted
+    bool saved_any_ = false;
 };
 
 }  // namespace spillway

@@ -129,6 +129,14 @@ Result<void> validate(Trace const& trace) {
     return Validator(trace).run();
 }
 
+std::int64_t compute_ns_of(Trace const& trace) {
+    std::int64_t compute_ns = 0;
+    for (TracePoint const& point : trace.points) {
+        compute_ns += point.duration_ns;
+    }
+    return compute_ns;
+}
+
 std::int64_t peak_without_moves(Trace const& trace) {
     std::int64_t live_bytes = 0;
     std::int64_t peak_bytes = 0;

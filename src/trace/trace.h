@@ -73,6 +73,9 @@ struct Trace {
 /// Fails   Errc::bad_format naming the field; what `validate` refuses is refused here too
 [[nodiscard]] Result<Trace> parse_trace(std::string_view text);
 
+/// All points' time: the step when nothing waits.
+[[nodiscard]] std::int64_t compute_ns_of(Trace const& trace);
+
 /// Highest of floor plus live values over all points: the peak when nothing leaves the device.
 [[nodiscard]] std::int64_t peak_without_moves(Trace const& trace);
 

@@ -60,28 +60,78 @@ class Finder {
 
   private:
     void by_modules() {
-        std::map<std::string, std::set<std::string>> siblings;
-        for (TraceValue const& value : trace_.values) {
-            for (std::size_t const end : ends_of_numbers(value.module)) {
-                siblings[parent_of(value.module, end)].insert(value.module.substr(0, end));
-            }
+        std::vector<std::vector<std::size_t>> const ends = numbers_with_siblings();
+        for (std::size_t i = 0; i < trace_.values.size(); ++i) {
+            add_to_parts(trace_.values[i], ends[i]);
         }
         std::map<std::string, std::size_t> numbers;
         for (std::size_t i = 0; i < trace_.values.size(); ++i) {
+            if (ends[i].empty()) {
+                continue;
+            }
             std::string const& module = trace_.values[i].module;
-            for (std::size_t const end : ends_of_numbers(module)) {
-                if (siblings[parent_of(module, end)].size() < 2) {
-                    continue;
-                }
-                auto const [at, is_new] =
-                    numbers.emplace(module.substr(0, end), units_.names.size());
-                if (is_new) {
-                    units_.names.push_back(at->first);
-                }
-                units_.of_value[i] = at->second;
-                break;
+            std::size_t at = 0;
+            while (at + 1 < ends[i].size() && is_of_layers(module.substr(0, ends[i][at]))) {
+                ++at;
+            }
+            auto const [unit, is_new] =
+                numbers.emplace(module.substr(0, ends[i][at]), units_.names.size());
+            if (is_new) {
+                units_.names.push_back(unit->first);
+            }
+            units_.of_value[i] = unit->second;
+        }
+    }
+
+    /// By value: where the numbers of its path end that have siblings.
+    [[nodiscard]] std::vector<std::vector<std::size_t>> numbers_with_siblings() const {
+        std::map<std::string, std::set<std::string>> siblings;
+        std::vector<std::vector<std::size_t>> ends;
+        for (TraceValue const& value : trace_.values) {
+            ends.push_back(ends_of_numbers(value.module));
+            for (std::size_t const end : ends.back()) {
+                siblings[parent_of(value.module, end)].insert(value.module.substr(0, end));
             }
         }
+        for (std::size_t i = 0; i < ends.size(); ++i) {
+            std::string const& module = trace_.values[i].module;
+            std::erase_if(ends[i], [&](std::size_t end) {
+                return siblings[parent_of(module, end)].size() < 2;
+            });
+        }
+        return ends;
+    }
+
+    void add_to_parts(TraceValue const& value, std::vector<std::size_t> const& ends) {
+        for (std::size_t k = 0; k < ends.size(); ++k) {
+            Part& part = parts_[value.module.substr(0, ends[k])];
+            part.bytes += value.size_bytes;
+            part.inside.insert(value.module.substr(ends[k]));
+            if (k + 1 < ends.size()) {
+                part.numbered_bytes += value.size_bytes;
+                part.parts.insert(value.module.substr(0, ends[k + 1]));
+            }
+        }
+    }
+
+    /// A stage, whose bytes are nearly all in numbered parts, most of which have modules and look
+    /// alike; a layer has experts and attention, or an own sequence of modules.
+    [[nodiscard]] bool is_of_layers(std::string const& name) const {
+        Part const& part = parts_.at(name);
+        std::map<std::set<std::string>, std::pair<int, std::int64_t>> alike;
+        for (std::string const& inner : part.parts) {
+            Part const& one = parts_.at(inner);
+            if (one.inside != std::set<std::string>{""}) {
+                auto& [count, bytes] = alike[one.inside];
+                ++count;
+                bytes += one.bytes;
+            }
+        }
+        std::int64_t bytes_alike = 0;
+        for (auto const& [inside, of] : alike) {
+            bytes_alike += of.first > 1 ? of.second : 0;
+        }
+        return part.numbered_bytes >= part.bytes / 10 * 9 && bytes_alike > part.bytes / 2;
     }
 
     /// What each save is to look at, as a number: equal where producer, output and size are.
@@ -142,7 +192,16 @@ class Finder {
         }
     }
 
+    /// What is below a number of a path: "h.0".
+    struct Part {
+        std::int64_t bytes = 0;
+        std::int64_t numbered_bytes = 0;  ///< of it below a further number
+        std::set<std::string> inside{};   ///< the rest of its values' paths
+        std::set<std::string> parts{};    ///< below the next number
+    };
+
     Trace const& trace_;
+    std::map<std::string, Part> parts_;
     Units units_;
 };
 

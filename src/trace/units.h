@@ -22,9 +22,11 @@ struct Units {
 
 /// From the modules' paths: the first part of a path that is a number and whose siblings occur, too
 /// ("transformer.h.0.attn", "transformer.h.1.attn" give the units "transformer.h.0" and "...1").
-/// Where no module is known, from what repeats: the longest run of saves whose producers, outputs
-/// and sizes come again and again. A forward's point is of the unit of what it saves, else of the
-/// point before; a backward's of the unit of what it needs. Empty `names`: nothing repeats.
+/// Below a stage, whose bytes are nearly all in numbered parts that look alike, those are the
+/// units: "stages.0.blocks.0", "features.1.0". Where no module is known, from what repeats: the
+/// longest run of saves whose producers, outputs and sizes come again and again. A forward's point
+/// is of the unit of what it saves, else of the point before; a backward's of the unit of what it
+/// needs. Empty `names`: nothing repeats.
 [[nodiscard]] Units units_of(Trace const& trace);
 
 }  // namespace spillway

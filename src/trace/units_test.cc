@@ -49,6 +49,34 @@ TEST(Units, the_outermost_number_counts) {
     EXPECT_EQ(units.names, (Names{"encoder.layer.0", "encoder.layer.1"}));
 }
 
+TEST(Units, of_a_sequence_of_stages_are_their_blocks) {
+    Units const nested = units_of(
+        with_modules({"0", "1.0.attn", "1.0.mlp.0", "1.1.attn", "1.1.mlp.0", "1.2.attn", "2"})
+    );
+    EXPECT_EQ(nested.names, (Names{"0", "1.0", "1.1", "1.2", "2"}));
+    EXPECT_EQ(nested.of_value, (Of{0, 1, 1, 2, 2, 3, 4}));
+    Units const stages = units_of(with_modules(
+        {"stages.0.blocks.0.conv",
+         "stages.0.blocks.1.conv",
+         "stages.1.blocks.0.conv",
+         "stages.1.blocks.1.conv"}
+    ));
+    EXPECT_EQ(
+        stages.names,
+        (Names{"stages.0.blocks.0", "stages.0.blocks.1", "stages.1.blocks.0", "stages.1.blocks.1"})
+    );
+}
+
+TEST(Units, a_block_is_not_divided) {
+    Names const sequence{"0.0", "0.1", "0.2", "1.0", "1.1", "1.2"};
+    EXPECT_EQ(units_of(with_modules(sequence)).names, (Names{"0", "1"})) << "modules in a row";
+    Names const experts{
+        "h.0.attn", "h.0.mlp.0.up", "h.0.mlp.1.up", "h.1.attn", "h.1.mlp.0.up", "h.1.mlp.1.up"};
+    EXPECT_EQ(units_of(with_modules(experts)).names, (Names{"h.0", "h.1"}));
+    Names const halves{"0.0.attn", "0.1.up", "0.1.down", "1.0.attn", "1.1.up", "1.1.down"};
+    EXPECT_EQ(units_of(with_modules(halves)).names, (Names{"0", "1"})) << "parts that differ";
+}
+
 TEST(Units, a_number_without_siblings_is_none) {
     Units const units = units_of(with_modules({"blocks.0.2.conv", "blocks.0.3.conv"}));
     EXPECT_EQ(units.names, (Names{"blocks.0.2", "blocks.0.3"}));

@@ -4,8 +4,9 @@
 
 import json
 import pathlib
+import subprocess
 
-from harness import ROOT, SMALL, TINY, InFolder
+from harness import PROGRAM, ROOT, SMALL, TINY, InFolder
 
 GOLDEN = ROOT / "tests" / "golden"
 
@@ -95,6 +96,7 @@ class Planning(InFolder):
                          {"host": 256 << 20, "nvme": 64 << 20})
         self.assertEqual({(link["from"], link["to"]) for link in machine["links"]},
                          {("device", "host"), ("host", "device"), ("device", "nvme"), ("nvme", "device")})
+        self.assertGreater(machine["device"]["memory_bytes_per_s"], 0)  # how fast codecs are follows from it
         pathlib.Path(self.path("machine.json")).write_text(done.stdout)
         fitted = self.run_program("fit", str(GOLDEN / "trace.json"), self.path("machine.json"))
         self.assertEqual(fitted.returncode, 0, fitted.stderr)
@@ -122,6 +124,8 @@ class Planning(InFolder):
         for words, says in [(["--model", "gpt5", "--machine", "h100"], "no model 'gpt5'; there are gpt2-345m"),
                             (["--model", "vgg16", "--machine", "z9"], "no data sheet 'z9'"),
                             (["--model", "vgg16"], "--model needs --machine"),
+                            (["--model", "vgg16", "--machine", "h100", "--batch", "0"], "--batch: expected at least 1"),
+                            (["--model", "vgg16", "--machine", "h100", "--dropout", "nan"], "--dropout: not a share"),
                             (["--batch", "8", self.path("made.json")], "need --model"),
                             ([self.path("made.json"), "--model", "vgg16"], "exclude each other"),
                             (["--model", "vgg16", "--machine", "h100", "--batch", "-4"], "batch -4 is not from 1 to 4096"),
@@ -130,6 +134,12 @@ class Planning(InFolder):
                 done = self.run_program("trace", *words)
                 self.assertEqual((done.returncode, done.stdout, len(done.stderr.splitlines())), (2, "", 1), done.stderr)
                 self.assertIn(says, done.stderr)
+
+    def test_a_full_disk_behind_standard_output_is_said(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([PROGRAM, "trace", str(GOLDEN / "trace.json")], stdout=full, stderr=subprocess.PIPE, text=True,
+                                  check=False)
+        self.assertEqual((done.returncode, done.stderr), (2, "spillway: standard output cannot be written, is the disk full?\n"))
 
     def test_bad_input_is_one_line_and_exit_code_2(self):
         trace, machine = str(GOLDEN / "trace.json"), str(GOLDEN / "machine.json")
@@ -142,6 +152,7 @@ class Planning(InFolder):
                  (["plan", trace, machine, "--policy", "te"], "three repeated layers"),
                  (["plan", trace, machine, "--policy", "tba", "--device-budget", "-1"], "--device-budget"),
                  (["plan", trace, machine, "--policy", "tba", "--device-budget", "1KiB"], "policy tba"),
+                 (["plan", trace, machine, "--policy", "tba", "--device-budget", "1KiB"], "; the smallest --device-budget"),
                  (["simulate", trace, machine, machine], "spillway_plan"),
                  (["compare", trace, machine, "--policies", "best"], "no policy 'best'"),
                  (["compare", trace, machine, "--budgets", "much"], "--budgets much"),

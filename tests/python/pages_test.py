@@ -61,6 +61,7 @@ class Pages(Case):
         text = self.output_of("../README.md", {})
         self.assertRegex(text, r"device +allocated at most +[\d.]+ MiB +of 100.0 MiB")
         self.assertRegex(text, r"the smallest budget is [\d.]+ MiB\n")
+        self.assertRegex(text, r"note: an optimizer's state is not in these sizes; add it .*Adam's first step makes [\d.]+ MiB")
         self.assertRegex(text, r"(?m)^rotor +[\d.]+, ")
 
     def test_tutorial(self):

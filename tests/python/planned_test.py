@@ -216,7 +216,7 @@ class Planned(Case):
         self.assertRegex(str(report), r"(?m)^plan +by +te:layers=2 +2 steps\n +step foretold +\d+\.\d+ s\n +peak foretold +[\d.]+ MiB")
 
     def test_a_policys_parameters_are_checked_when_it_opens(self) -> None:
-        for text, says in (("te:depth=3", "no parameter 'depth'; it has layers"), ("te:layers=x", "not a number from 0"),
+        for text, says in (("te:depth=3", "no parameter 'depth'; it has layers"), ("te:layers=x", "not a whole number from 0"),
                            ("online:layers=1", "makes no plan"), ("tee", "unknown policy 'tee'")):
             with self.subTest(text), self.assertRaisesRegex(spillway.OptionError, says):
                 self.open(model(), "1GiB", policy=text)

@@ -53,6 +53,14 @@ class Table(unittest.TestCase):
         found["spillway"]["gradients"] = Outcome(NONE, "not today")
         self.assertRegex(table.differences(run.PAGE.read_text(), self.todo, found)[0], "says pass, a fresh run n/a")
 
+    def test_whether_a_case_applies_may_vary_where_times_choose(self):
+        name = "spillway_made_again"
+        found = {each: dict(self.found[each]) for each in ("plain", name)}
+        found[name]["gradients"] = Outcome(NONE, "not today")
+        self.assertEqual(table.differences(run.PAGE.read_text(), self.todo, found), [])
+        found[name]["gradients"] = Outcome(WRONG, "")
+        self.assertEqual(len(table.differences(run.PAGE.read_text(), self.todo, found)), 1)
+
     def test_a_changed_cell_is_seen(self):
         plain = {"plain": self.found["plain"]}
         text = table.page(self.todo, plain, {"plain": torch.__version__})

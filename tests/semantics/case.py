@@ -72,6 +72,7 @@ class System:
     title = "plain autograd"
     about = "the reference"
     skips_idle = False  # a case in which nothing leaves does not apply
+    drops_by_measured_times = False  # so whether a case applies varies
 
     def __init__(self, device: str, folder: str) -> None:
         self.device = torch.device(device)

@@ -271,6 +271,9 @@ TEST(Codecs, what_cannot_be_is_refused_in_one_line) {
     SessionOptions odd = capped("qpo", true, "");
     odd.nonfinite = "drop";
     EXPECT_EQ(refused(odd, "refuse"), "nonfinite");
+    odd = capped("sqrt_checkpoint", false, "mask=mask");
+    odd.recompute = "auto";
+    EXPECT_EQ(refused(odd, ""), "nothing") << "below the budget other values move";
     odd = capped("online", false, "");
     odd.nvme_rate_bytes_per_s = -1;
     EXPECT_EQ(refused(odd, "negative"), "nvme_rate_bytes_per_s");

@@ -29,7 +29,7 @@ std::string probe_here(std::string const& options, std::int64_t device_bytes) {
         std::unique_ptr<Tier> const host = open_host(asked, device);
         std::unique_ptr<Tier> const nvme = open_nvme(asked);
         return to_json_text(
-            value_or_throw(machine_here(*device.device, host.get(), nvme.get()), "device")
+            value_or_throw(probed_machine(*device.device, host.get(), nvme.get()), "device")
         );
     } catch (BadOption const& bad) {
         refuse(bad.fault());

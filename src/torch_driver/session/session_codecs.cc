@@ -122,7 +122,8 @@ NonFinite non_finite_of(SessionOptions const& options) {
 std::optional<CodecTable> codecs_of(SessionOptions const& options) {
     check_or_throw(options);
     Policy const& policy = policy_of(options);
-    if (!policy.moves) {
+    // Below the budget a plan's other values move, too: what `sqrt_checkpoint` cannot make again.
+    if (!policy.moves && policy.make_plan == nullptr) {
         refuse_lossy(options, "policy " + options.policy + " moves nothing");
         return std::nullopt;
     }

@@ -480,8 +480,12 @@ void TorchSession::make_room_until(std::int64_t size_bytes, c10::function_ref<bo
             !SavedTensors::is_letting_go(),
             "no room for the checksum of a value that goes"
         );
+        std::int64_t const used_bytes = device_->used_bytes();
         end_idle_guards(true);
         make_recipes(true);
+        if (device_->used_bytes() < used_bytes) {
+            continue;  // it may have room now, which the loop could not tell from memory in pieces
+        }
         Result<void> const room = loop_->make_room(device_->rounded(size_bytes));
         if (!room.ok()) {
             if (recharge() || saved_.let_recipes_go()) {
