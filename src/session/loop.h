@@ -223,9 +223,7 @@ class Loop {
     [[nodiscard]] Result<void> recompute(std::vector<Command> const& runs);
     void run_ended(Command const& run, Result<std::int64_t> const& outcome, std::int64_t took_ns);
     [[nodiscard]] Result<void> make_own_room(std::int64_t size_bytes);
-    [[nodiscard]] Result<void> make_room_once(
-        std::int64_t size_bytes, std::int64_t used_before
-    );
+    [[nodiscard]] Result<void> make_room_once(std::int64_t size_bytes, std::int64_t used_before);
 
     pid_t const owner_ = ::getpid();
     LoopOptions const options_;
