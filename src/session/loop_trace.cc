@@ -160,11 +160,12 @@ void Loop::see_plan(Plan const& plan) {
 /// The first step under it has ended.
 void Loop::warn_of_strange_plan() {
     std::optional<SlotMatching::Followed> const followed = matching_.end_count();
-    if (followed && followed->saved < followed->all / 2) {
+    if (followed && 2 * followed->saved < followed->all) {
         log_once(
             "plan " + options_.plan->policy + ": a step saved only " +
             std::to_string(followed->saved) + " of its " + std::to_string(followed->all) +
-            " tensors, so it is of another model or step; `online` decides about all others"
+            " tensors, so it is of another model or step; `online` decides about all others; "
+            "make a plan of a trace of this one"
         );
     }
 }

@@ -52,21 +52,23 @@ void SlotMatching::begin_count(Plan const& plan) {
     for (auto const& [slot, fate] : plan.fates) {
         not_saved_yet_.insert(slot);
     }
-    followed_ = {0, not_saved_yet_.size()};
+    counted_ = not_saved_yet_.size();
 }
 
 std::optional<SlotMatching::Followed> SlotMatching::end_count() {
-    if (followed_.all == 0 || !saved_any_) {
+    if (counted_ == 0 || !saved_any_) {
         return std::nullopt;
     }
+    Followed const followed{counted_ - not_saved_yet_.size(), counted_};
     not_saved_yet_.clear();
-    return std::exchange(followed_, Followed());
+    counted_ = 0;
+    return followed;
 }
 
 void SlotMatching::match(Slot& slot, SaveMark const& mark) {
-    if (followed_.all > 0) {
+    if (counted_ > 0) {
         saved_any_ = true;
-        followed_.saved += not_saved_yet_.erase(slot);
+        not_saved_yet_.erase(slot);
     }
     if (sequence_) {
         sequence_->add(slot, mark);

@@ -52,7 +52,7 @@ class SlotMatching {
     std::int32_t first_unmatched_ = 0;  ///< above all numbers of the plan's step
     std::int32_t unmatched_ = 0;        ///< the next number of a save without a slot
     std::set<Slot> not_saved_yet_;      ///< of the plan that is counted
-    Followed followed_;                 ///< `all`: 0 where none is counted
+    std::size_t counted_ = 0;           ///< all slots of it; 0 where none is counted
     bool saved_any_ = false;
 };
 

@@ -59,10 +59,22 @@ class Finder {
     }
 
   private:
+    /// What is below a number of a path: "h.0".
+    struct Part {
+        std::int64_t bytes = 0;
+        std::int64_t numbered_bytes = 0;  ///< of it below a further number
+        std::set<std::string> inside{};   ///< the rest of its values' paths
+        std::set<std::string> parts{};    ///< below the next number
+        bool is_stage = false;
+    };
+
     void by_modules() {
         std::vector<std::vector<std::size_t>> const ends = numbers_with_siblings();
         for (std::size_t i = 0; i < trace_.values.size(); ++i) {
             add_to_parts(trace_.values[i], ends[i]);
+        }
+        for (auto& [name, part] : parts_) {
+            part.is_stage = is_of_layers(part);
         }
         std::map<std::string, std::size_t> numbers;
         for (std::size_t i = 0; i < trace_.values.size(); ++i) {
@@ -71,7 +83,7 @@ class Finder {
             }
             std::string const& module = trace_.values[i].module;
             std::size_t at = 0;
-            while (at + 1 < ends[i].size() && is_of_layers(module.substr(0, ends[i][at]))) {
+            while (at + 1 < ends[i].size() && parts_.at(module.substr(0, ends[i][at])).is_stage) {
                 ++at;
             }
             auto const [unit, is_new] =
@@ -116,8 +128,7 @@ class Finder {
 
     /// A stage, whose bytes are nearly all in numbered parts, most of which have modules and look
     /// alike; a layer has experts and attention, or an own sequence of modules.
-    [[nodiscard]] bool is_of_layers(std::string const& name) const {
-        Part const& part = parts_.at(name);
+    [[nodiscard]] bool is_of_layers(Part const& part) const {
         std::map<std::set<std::string>, std::pair<int, std::int64_t>> alike;
         for (std::string const& inner : part.parts) {
             Part const& one = parts_.at(inner);
@@ -191,14 +202,6 @@ class Finder {
             units_.of_point.push_back(last);
         }
     }
-
-    /// What is below a number of a path: "h.0".
-    struct Part {
-        std::int64_t bytes = 0;
-        std::int64_t numbered_bytes = 0;  ///< of it below a further number
-        std::set<std::string> inside{};   ///< the rest of its values' paths
-        std::set<std::string> parts{};    ///< below the next number
-    };
 
     Trace const& trace_;
     std::map<std::string, Part> parts_;

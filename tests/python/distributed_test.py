@@ -73,6 +73,7 @@ def kept_sharded():
 
 
 KINDS = (replicated, replicated_with_views, replicated_and_recomputed, sharded, sharded_bf16, kept_sharded)
+MADE_AGAIN = (replicated, sharded)
 
 
 def local(tensor):
@@ -95,10 +96,10 @@ def train(model, around, rank):
     return seen + bits(local(parameter) for parameter in model.parameters())
 
 
-def under(kind, rank, folder, budget):
+def under(kind, rank, budget, **options):
     """The same in a session with this budget, and its report."""
     model = kind()
-    session = spillway.session(model, device_budget=budget, nvme=folder)
+    session = spillway.session(model, device_budget=budget, **options)
     seen = train(model, session, rank)
     report = session.report()
     session.close()
@@ -108,14 +109,24 @@ def under(kind, rank, folder, budget):
 def compare(kind, rank, folder):
     """What differs, as text; None when nothing does."""
     plain = train(kind(), contextlib.nullcontext(), rank)
-    roomy, report = under(kind, rank, folder, "1GiB")
+    roomy, report = under(kind, rank, "1GiB", nvme=folder)
     budget = report["device_peak_bytes"] - report["saved_bytes"] // BATCHES // 4
-    moved, report = under(kind, rank, folder, budget)
+    moved, report = under(kind, rank, budget, nvme=folder)
     if roomy != plain or moved != plain:
         return f"{sum(a != b for a, b in zip(plain, moved, strict=True))} of {len(plain)} tensors differ"
     if report["freed_bytes"] == 0 or report["loaded_bytes"] + report["recomputed_bytes"] == 0:
         return "nothing was moved"
-    return None if report["device_peak_bytes"] <= budget else "over its budget"
+    if report["device_peak_bytes"] > budget:
+        return "over its budget"
+    return made_again_differs(kind, rank, budget, plain) if kind in MADE_AGAIN else None
+
+
+def made_again_differs(kind, rank, budget, plain):
+    """The same where there is no place to move to."""
+    made_again, report = under(kind, rank, budget)
+    if made_again != plain:
+        return f"{sum(a != b for a, b in zip(plain, made_again, strict=True))} of {len(plain)} tensors differ, made again"
+    return None if report["recomputed_values"] > 0 else "nothing was made again"
 
 
 def process(rank, folder):

@@ -5,7 +5,6 @@
 
 #include "base/ordering_rules.h"
 #include "torch_driver/autograd/saved_tensors.h"
-#include "torch_driver/recompute/own_work.h"
 
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
@@ -47,20 +46,14 @@ std::exception_ptr& thrown_here() {
     return thrown;
 }
 
-/// A copy of what was there before the step, once for all recipes of it. Null: it has gone.
-std::shared_ptr<CopiedSource> copy_of(Content& content) {
-    if (std::shared_ptr<CopiedSource> known = content.copy.lock(); known != nullptr) {
-        return known;
+/// One for all recipes of it.
+std::shared_ptr<CopiedSource> source_of(Content& content) {
+    std::shared_ptr<CopiedSource> source = content.source.lock();
+    if (source == nullptr) {
+        source = std::make_shared<CopiedSource>(content.storage, content.size_bytes);
+        content.source = source;
     }
-    c10::Storage const storage(content.storage.lock());
-    if (!storage || static_cast<std::int64_t>(storage.nbytes()) != content.size_bytes) {
-        return nullptr;
-    }
-    OwnWork const ours;
-    auto copy = std::make_shared<CopiedSource>(CopiedSource{
-        copy_of_storage(storage, content.size_bytes), storage.getWeakStorageImpl()});
-    content.copy = copy;
-    return copy;
+    return source;
 }
 
 }  // namespace
@@ -72,8 +65,10 @@ std::size_t SavedTensors::most_calls() const {
 /// Note [Parameters as sources]
 /// A parameter or buffer that is too large to be copied is a source as it lies there, since plain
 /// training does not write it between forward and backward. One that a program does write there (a
-/// queue of keys that each forward changes) is no source from then on. What was dropped by a recipe
-/// before that was seen differs from its checksum, and the step stops.
+/// queue of keys that each forward changes) is copied before the operator runs that writes it, for
+/// what was dropped by a recipe, and is no source from then on. A write that the recorder does not
+/// see (on another thread, after the `with`, by no operator) is seen by the checksum of what is
+/// made again, and the step stops.
 bool SavedTensors::is_used_in_place(Content const& content) const {
     if (!makes_blocks_again_ || content.value.valid() || !content.is_of_before ||
         content.is_changing || content.size_bytes <= kMostCopiedOfOwned) {
@@ -225,18 +220,15 @@ std::optional<std::vector<SavedRecipe::Source>> SavedTensors::kept_sources(
             sources.emplace_back(content->value);
             continue;
         }
+        sources.emplace_back(source_of(*content));
         if (is_used_in_place(*content)) {
-            sources.emplace_back(std::make_shared<CopiedSource>(CopiedSource{
-                c10::Storage(), content->storage}));
             continue;
         }
-        std::shared_ptr<CopiedSource> copy = copy_of(*content);
-        MutexLock const lock(mutex_);
-        if (copy == nullptr || !copy->copy) {
+        if (!source_of(*content)->make_copy()) {
             return std::nullopt;
         }
+        MutexLock const lock(mutex_);
         blocks_.order(blocks_.device().current_stream(), writer);  // it may write it next
-        sources.emplace_back(std::move(copy));
     }
     return sources;
 }
@@ -397,7 +389,7 @@ void SavedTensors::make_recipes(std::int64_t room_bytes) {
 }
 
 /// Of values that are here, whole; of what has gone the copies of parameters and buffers, which the
-/// model keeps. Any other original (a bias that autocast converted) may go before it is needed.
+/// model keeps, as long as nobody writes them. Any other original (a bias that autocast converted) may go before it is needed.
 bool SavedTensors::let_recipes_go() {
     std::vector<std::shared_ptr<SavedRecipe const>> going;  // ends after the lock
     std::vector<c10::Storage> copies;
@@ -406,14 +398,16 @@ bool SavedTensors::let_recipes_go() {
         if (entry.recipe == nullptr) {
             continue;
         }
-        for (SavedRecipe::Source const& source : entry.recipe->sources) {
-            auto const* const copied = std::get_if<std::shared_ptr<CopiedSource>>(&source);
-            if (copied == nullptr || !(*copied)->copy) {
+        SavedRecipe const& recipe = *entry.recipe;
+        for (std::size_t i = 0; i < recipe.sources.size(); ++i) {
+            auto const* const other = std::get_if<std::shared_ptr<CopiedSource>>(&recipe.sources[i]);
+            if (other == nullptr || !(*other)->has_copy() ||
+                recipe.recipe.sources()[i]->is_written) {
                 continue;
             }
-            auto const original = (*copied)->original.lock();
-            if (original != nullptr && owned_.has(*original)) {
-                copies.push_back(std::exchange((*copied)->copy, c10::Storage()));
+            c10::Storage const original = (*other)->original();
+            if (original && owned_.has(*original.unsafeGetStorageImpl())) {
+                copies.push_back((*other)->let_go());
             }
         }
         if (!entry.checksum) {

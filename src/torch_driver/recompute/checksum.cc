@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 #include "torch_driver/autograd/geometry.h"
-#include "torch_driver/recompute/own_work.h"
+#include "torch_driver/recorder/own_work.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>

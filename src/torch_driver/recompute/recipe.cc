@@ -5,7 +5,8 @@
 
 #include "base/assert.h"
 #include "base/hash.h"
-#include "torch_driver/recompute/own_work.h"
+#include "torch_driver/recorder/copied_source.h"
+#include "torch_driver/recorder/own_work.h"
 #include "torch_driver/recorder/tensors_of.h"
 
 #include <ATen/core/stack.h>
@@ -32,14 +33,6 @@ std::int64_t size_class(std::int64_t size_bytes) {
 }
 
 }  // namespace
-
-c10::Storage copy_of_storage(c10::Storage const& from, std::int64_t size_bytes) {
-    Geometry bytes{
-        {size_bytes}, {1}, 0, c10::DispatchKeySet(), caffe2::TypeMeta::Make<std::uint8_t>()};
-    bytes.keys =
-        c10::DispatchKeySet(c10::computeDispatchKey(at::kByte, c10::kStrided, from.device()));
-    return view_of(from, bytes).clone().storage();
-}
 
 /// Walks from what is wanted to what is there.
 class Recipe::Builder {
@@ -203,6 +196,14 @@ class Recipe::Run {
 
     [[nodiscard]] Result<void> carry_out(Step const& step) {
         Call const& call = *step.call;
+        if (call.products && *call.products != ProductSettings::now()) {
+            return Error{
+                Errc::broken_promise,
+                std::string(call.facts.handle.schema().name()) +
+                    " cannot run again: the precision of products was changed after it ran; set it "
+                    "before the forward",
+                ""};
+        }
         torch::jit::Stack stack = call.arguments;
         for (c10::IValue& argument : stack) {
             argument = with_lists_of_its_own(argument);

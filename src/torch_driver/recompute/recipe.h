@@ -29,9 +29,6 @@ enum class NoRecipe : std::uint8_t {
     lost_source,  ///< what it is made of was written since, or has no bytes, and no maker
 };
 
-/// The first `size_bytes` of `from`, in a storage of their own.
-[[nodiscard]] c10::Storage copy_of_storage(c10::Storage const& from, std::int64_t size_bytes);
-
 /// Thread  `run` from any thread; it changes nothing of the recipe
 class Recipe {
   public:

@@ -4,6 +4,7 @@
 #include "torch_driver/recompute/recipe.h"
 
 #include "torch_driver/recorder/call_recorder.h"
+#include "torch_driver/recorder/copied_source.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
@@ -147,6 +148,25 @@ TEST_F(RecipeTest, what_is_not_listed_has_none) {
     EXPECT_EQ(why_not(product), NoMaker::not_listed);
     EXPECT_EQ(why_not(at::relu(product)), NoMaker::not_listed);
     EXPECT_EQ(expect_same(at::relu(product), {product}), 1u);
+}
+
+TEST_F(RecipeTest, a_product_needs_the_precision_that_it_had) {
+    CallRecorder recorder(/*runs_costly=*/true);
+    CallRecording const recording(recorder);
+    Tensor const product = at::mm(x_, x_.t());
+    UnrecordedCalls const unrecorded;
+    Found const found = Recipe::of(
+        recorder.content_of(product.storage().unsafeGetStorageImpl()),
+        [](Content const&) { return true; }, 16
+    );
+    at::globalContext().setFloat32MatmulPrecision("medium");
+    Result<c10::Storage> const other = std::get<Recipe>(found).run({x_.storage()});
+    at::globalContext().setFloat32MatmulPrecision("highest");
+    Result<c10::Storage> const same = std::get<Recipe>(found).run({x_.storage()});
+    ASSERT_FALSE(other.ok());
+    EXPECT_NE(other.error().what.find("precision of products was changed"), std::string::npos);
+    ASSERT_TRUE(same.ok());
+    EXPECT_TRUE(same_bytes(*same, product.storage()));
 }
 
 TEST_F(RecipeTest, in_place_operators_make_one_content_after_another) {
@@ -340,6 +360,31 @@ TEST_F(RecipeTest, a_source_that_was_written_since_is_none) {
     Found const found = recipe_of(y);
     ASSERT_TRUE(std::holds_alternative<Recipe::Refused>(found));
     EXPECT_EQ(std::get<Recipe::Refused>(found).why, NoRecipe::lost_source);
+}
+
+TEST_F(RecipeTest, a_source_is_copied_before_it_is_written) {
+    auto const write_below = [](Tensor const& x) {
+        c10::Dispatcher::singleton()
+            .findSchemaOrThrow("spillway_recipe_test::write_below", "")
+            .typed<void(Tensor const&)>()
+            .call(x);
+    };
+    auto const write = [](Tensor const& x) { x.mul_(3); };
+    for (std::function<void(Tensor const&)> const& writes :
+         std::vector<std::function<void(Tensor const&)>>{write, write_below}) {
+        Tensor const buffer = at::ones({8});
+        Tensor const before = buffer.clone();
+        Tensor const used = buffer * 2;
+        auto const source = std::make_shared<CopiedSource>(
+            buffer.storage().getWeakStorageImpl(), static_cast<std::int64_t>(buffer.nbytes())
+        );
+        content(buffer)->source = source;
+        (void)at::neg(buffer);
+        EXPECT_FALSE(source->has_copy()) << "it is read";
+        writes(buffer);
+        EXPECT_TRUE(source->has_copy());
+        EXPECT_TRUE(same_bytes(source->storage(), before.storage()));
+    }
 }
 
 TEST_F(RecipeTest, a_source_is_none_after_the_step) {

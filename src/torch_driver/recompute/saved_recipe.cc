@@ -21,7 +21,7 @@ std::vector<ValueId> SavedRecipe::values() const {
 bool SavedRecipe::is_written() const {
     for (std::size_t i = 0; i < sources.size(); ++i) {
         auto const* const other = std::get_if<std::shared_ptr<CopiedSource>>(&sources[i]);
-        if (other != nullptr && !(*other)->copy && recipe.sources()[i]->is_written) {
+        if (other != nullptr && !(*other)->has_copy() && recipe.sources()[i]->is_written) {
             return true;
         }
     }

@@ -1,16 +1,14 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// How a saved value is made again: a recipe whose sources are other saved values, or copies of what
-// is small.
+// How a saved value is made again: a recipe whose sources are other saved values, parameters and
+// buffers, or copies of what is small.
 #pragma once
 
 #include "base/ids.h"
 #include "base/mutex.h"
 #include "torch_driver/recompute/recipe.h"
-
-#include <c10/core/Storage.h>
-#include <c10/core/StorageImpl.h>
+#include "torch_driver/recorder/copied_source.h"
 
 #include <cstdint>
 #include <memory>
@@ -20,21 +18,8 @@
 
 namespace spillway {
 
-/// What was there before the step, and what it held when a recipe was made of it.
-struct CopiedSource {
-    /// Null: there never was one (Note [Parameters as sources]), or it was let go of for want of
-    /// room. Then the original will do, if it still is what it was, which the checksum of what is
-    /// made of it tells.
-    c10::Storage copy;
-    c10::weak_intrusive_ptr<c10::StorageImpl> original;
-
-    [[nodiscard]] c10::Storage storage() const {
-        return copy ? copy : c10::Storage(original.lock());
-    }
-};
-
 struct SavedRecipe {
-    /// A value that a recipe is made from, or a copy, which all recipes of it share.
+    /// A value that a recipe is made from, or something else.
     using Source = std::variant<ValueId, std::shared_ptr<CopiedSource>>;
 
     Recipe recipe;

@@ -3,7 +3,6 @@
 
 #include "torch_driver/recorder/ambient.h"
 
-#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <c10/core/DefaultDtype.h>
 
@@ -33,6 +32,21 @@ void set_denormals(std::uint32_t) {}
 
 }  // namespace
 
+ProductSettings ProductSettings::now() {
+    at::Context const& context = at::globalContext();
+    using enum at::Float32Backend;
+    using enum at::Float32Op;
+    return {
+        .float32 =
+            {context.float32Precision(MKLDNN, MATMUL),
+             context.float32Precision(MKLDNN, CONV),
+             context.float32Precision(CUDA, MATMUL),
+             context.float32Precision(CUDA, CONV)},
+        .fp16_reduction = context.allowFP16ReductionCuBLAS(),
+        .bf16_reduction = context.allowBF16ReductionCuBLAS(),
+        .accumulates_fp16 = context.allowFP16AccumulationCuBLAS()};
+}
+
 Ambient Ambient::now() {
     at::Context const& context = at::globalContext();
     return {
@@ -41,7 +55,9 @@ Ambient Ambient::now() {
         .denormals = spillway::denormals(),
         .is_deterministic = context.deterministicAlgorithms(),
         .only_warns = context.deterministicAlgorithmsWarnOnly(),
-        .has_mkldnn = context.userEnabledMkldnn()};
+        .has_mkldnn = context.userEnabledMkldnn(),
+        .has_cudnn = context.userEnabledCuDNN(),
+        .is_cudnn_deterministic = context.deterministicCuDNN()};
 }
 
 WithAmbient::WithAmbient(Ambient const& wanted) : before_(Ambient::now()), wanted_(wanted) {
@@ -69,6 +85,12 @@ void WithAmbient::change(Ambient const& from, Ambient const& to) {
     }
     if (from.has_mkldnn != to.has_mkldnn) {
         context.setUserEnabledMkldnn(to.has_mkldnn);
+    }
+    if (from.has_cudnn != to.has_cudnn) {
+        context.setUserEnabledCuDNN(to.has_cudnn);
+    }
+    if (from.is_cudnn_deterministic != to.is_cudnn_deterministic) {
+        context.setDeterministicCuDNN(to.is_cudnn_deterministic);
     }
 }
 

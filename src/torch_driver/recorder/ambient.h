@@ -4,15 +4,29 @@
 // Settings of PyTorch and of the thread, beside an operator's arguments, on which its bits depend.
 #pragma once
 
+#include <ATen/Context.h>
 #include <c10/core/ScalarType.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
 namespace spillway {
 
-/// Of operators on our list (operator_facts): none multiplies matrices, so that precisions of
-/// products do not matter.
+/// What products, convolutions and attention depend on, too. A recipe does not set it: PyTorch tells
+/// a precision, and not from which other setting it comes.
+struct ProductSettings {
+    /// Of oneDNN's products and convolutions, then of CUDA's.
+    std::array<at::Float32Precision, 4> float32{};
+    at::CuBLASReductionOption fp16_reduction{};
+    at::CuBLASReductionOption bf16_reduction{};
+    bool accumulates_fp16 = false;
+
+    bool operator==(ProductSettings const&) const = default;
+
+    [[nodiscard]] static ProductSettings now();
+};
+
 struct Ambient {
     int threads = 1;  ///< sums are split by it
     c10::ScalarType default_dtype = c10::kFloat;
@@ -20,6 +34,8 @@ struct Ambient {
     bool is_deterministic = false;
     bool only_warns = false;
     bool has_mkldnn = true;
+    bool has_cudnn = true;
+    bool is_cudnn_deterministic = false;
 
     bool operator==(Ambient const&) const = default;
 

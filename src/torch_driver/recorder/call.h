@@ -29,7 +29,7 @@
 namespace spillway {
 
 struct Call;
-struct CopiedSource;
+class CopiedSource;
 
 /// Why nobody can make a content again.
 enum class NoMaker : std::uint8_t {
@@ -78,8 +78,8 @@ struct Content final : c10::intrusive_ptr_target {
     /// one.
     bool is_changing = false;
     ValueId value;  ///< that was saved of it, if one was
-    /// Of what was there, where a recipe keeps one.
-    std::weak_ptr<CopiedSource> copy;
+    /// That recipes are made from, if one is and it is no saved value.
+    std::weak_ptr<CopiedSource> source;
 
     static constexpr int kWritten = -1;
 };
@@ -141,6 +141,7 @@ struct Call final : c10::intrusive_ptr_target {
     std::optional<int> written;              ///< index into `tensors`
     std::optional<at::Generator> generator;  ///< a clone, as it was before
     Ambient ambient;
+    std::optional<ProductSettings> products;  ///< where it depends on them
     CallTime time;  ///< operators inside it included
 };
 

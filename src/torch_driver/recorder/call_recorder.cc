@@ -3,6 +3,7 @@
 
 #include "torch_driver/recorder/call_recorder.h"
 
+#include "torch_driver/recorder/copied_source.h"
 #include "torch_driver/recorder/operator_callback.h"
 #include "torch_driver/recorder/tensors_of.h"
 
@@ -230,9 +231,13 @@ bool CallRecorder::is_left_out(OperatorFacts const* facts) const {
 
 void CallRecorder::begins(at::RecordFunction const& function) {
     OperatorFacts const* const facts = facts_of(function);
+    bool const may_write =
+        facts == nullptr ? function.operator_name().has_value() : !facts->written.empty();
+    if (may_write) {
+        copy_sources(facts, function.inputs());
+    }
     if (!is_recorded()) {
-        bool const is_foreign = facts == nullptr && function.operator_name().has_value();
-        if (is_foreign || (facts != nullptr && !facts->written.empty())) {
+        if (may_write) {
             note_hidden_writes(facts, function.inputs());
         }
         return;
@@ -268,6 +273,21 @@ void CallRecorder::begins(at::RecordFunction const& function) {
     if (open.facts != nullptr && open.facts->replay == Replay::draws) {
         open.generator = generator_of(*open.facts, function.inputs());
     }
+}
+
+/// Recipes have what is about to be written as it lies there: from now on they have a copy.
+void CallRecorder::copy_sources(
+    OperatorFacts const* facts, c10::ArrayRef<c10::IValue const> arguments
+) {
+    each_tensor(arguments, [&](int argument, int, at::Tensor const& tensor) {
+        if (facts != nullptr && !facts->writes(argument)) {
+            return;
+        }
+        ContentRef const content = content_of(storage_of(tensor));
+        if (auto const source = content ? content->source.lock() : nullptr) {
+            (void)source->make_copy();
+        }
+    });
 }
 
 /// An operator below autograd, inside one that is recorded, writes: what that one writes by its
@@ -379,6 +399,9 @@ CallRecorder::Maker CallRecorder::maker_of(Open& open) {
     ++kept_calls_;
     call->generator = std::move(open.generator);
     call->ambient = Ambient::now();
+    if (open.facts->replay == Replay::costly) {
+        call->products = ProductSettings::now();
+    }
     call->time = open.timer.ends();
     call->arguments.reserve(open.arguments.size());
     for (c10::IValue const& argument : open.arguments) {

@@ -105,6 +105,7 @@ class CallRecorder {
     [[nodiscard]] bool is_recorded() const;
     [[nodiscard]] bool is_left_out(OperatorFacts const* facts) const;
     [[nodiscard]] Replay replay_of(OperatorFacts const& facts) const;
+    void copy_sources(OperatorFacts const* facts, c10::ArrayRef<c10::IValue const> arguments);
     void note_hidden_writes(OperatorFacts const* facts, c10::ArrayRef<c10::IValue const> arguments);
     void finish(Open& open, std::vector<c10::IValue> const& results);
     [[nodiscard]] c10::SmallVector<Made, 2> results_of(
