@@ -389,7 +389,8 @@ void SavedTensors::make_recipes(std::int64_t room_bytes) {
 }
 
 /// Of values that are here, whole; of what has gone the copies of parameters and buffers, which the
-/// model keeps, as long as nobody writes them. Any other original (a bias that autocast converted) may go before it is needed.
+/// model keeps, as long as nobody writes them. Any other original (a bias that autocast converted)
+/// may go before it is needed.
 bool SavedTensors::let_recipes_go() {
     std::vector<std::shared_ptr<SavedRecipe const>> going;  // ends after the lock
     std::vector<c10::Storage> copies;
@@ -400,7 +401,8 @@ bool SavedTensors::let_recipes_go() {
         }
         SavedRecipe const& recipe = *entry.recipe;
         for (std::size_t i = 0; i < recipe.sources.size(); ++i) {
-            auto const* const other = std::get_if<std::shared_ptr<CopiedSource>>(&recipe.sources[i]);
+            auto const* const other =
+                std::get_if<std::shared_ptr<CopiedSource>>(&recipe.sources[i]);
             if (other == nullptr || !(*other)->has_copy() ||
                 recipe.recipe.sources()[i]->is_written) {
                 continue;

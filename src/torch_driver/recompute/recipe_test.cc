@@ -157,7 +157,8 @@ TEST_F(RecipeTest, a_product_needs_the_precision_that_it_had) {
     UnrecordedCalls const unrecorded;
     Found const found = Recipe::of(
         recorder.content_of(product.storage().unsafeGetStorageImpl()),
-        [](Content const&) { return true; }, 16
+        [](Content const&) { return true; },
+        16
     );
     at::globalContext().setFloat32MatmulPrecision("medium");
     Result<c10::Storage> const other = std::get<Recipe>(found).run({x_.storage()});

@@ -36,12 +36,16 @@ ProductSettings ProductSettings::now() {
     at::Context const& context = at::globalContext();
     using enum at::Float32Backend;
     using enum at::Float32Op;
+    auto const precision = [&](at::Float32Backend backend, at::Float32Op op) {
+        at::Float32Precision const set = context.float32Precision(backend, op);
+        return set == at::Float32Precision::NONE ? at::Float32Precision::IEEE : set;
+    };
     return {
         .float32 =
-            {context.float32Precision(MKLDNN, MATMUL),
-             context.float32Precision(MKLDNN, CONV),
-             context.float32Precision(CUDA, MATMUL),
-             context.float32Precision(CUDA, CONV)},
+            {precision(MKLDNN, MATMUL),
+             precision(MKLDNN, CONV),
+             precision(CUDA, MATMUL),
+             precision(CUDA, CONV)},
         .fp16_reduction = context.allowFP16ReductionCuBLAS(),
         .bf16_reduction = context.allowBF16ReductionCuBLAS(),
         .accumulates_fp16 = context.allowFP16AccumulationCuBLAS()};

@@ -13,8 +13,8 @@
 
 namespace spillway {
 
-/// What products, convolutions and attention depend on, too. A recipe does not set it: PyTorch tells
-/// a precision, and not from which other setting it comes.
+/// What products, convolutions and attention depend on, too. A recipe does not set it: PyTorch
+/// tells a precision, and not from which other setting it comes.
 struct ProductSettings {
     /// Of oneDNN's products and convolutions, then of CUDA's.
     std::array<at::Float32Precision, 4> float32{};

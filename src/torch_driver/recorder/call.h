@@ -142,7 +142,7 @@ struct Call final : c10::intrusive_ptr_target {
     std::optional<at::Generator> generator;  ///< a clone, as it was before
     Ambient ambient;
     std::optional<ProductSettings> products;  ///< where it depends on them
-    CallTime time;  ///< operators inside it included
+    CallTime time;                            ///< operators inside it included
 };
 
 }  // namespace spillway

@@ -17,8 +17,8 @@ namespace spillway {
 /// The first `size_bytes` of `from`, in a storage of their own.
 [[nodiscard]] c10::Storage copy_of_storage(c10::Storage const& from, std::int64_t size_bytes);
 
-/// What a storage held when a recipe was made of it; all recipes of that share one. It is used as it
-/// lies there until somebody asks for a copy: at once where it is small, else before an operator
+/// What a storage held when a recipe was made of it; all recipes of that share one. It is used as
+/// it lies there until somebody asks for a copy: at once where it is small, else before an operator
 /// writes it (Note [Parameters as sources]).
 ///
 /// Thread  any
