@@ -162,7 +162,8 @@ def vision(name: str, images: int, side: int) -> Callable[[Size], Model]:
         import torchvision  # noqa: PLC0415
 
         model = getattr(torchvision.models, name)(num_classes=KINDS)
-        return sorts(model, *(2, 64) if size.is_quick else (images, side))
+        # Smaller, what can leave is less than the scratch memory that convolutions take on some processors.
+        return sorts(model, *(2, 128) if size.is_quick else (images, side))
 
     return make
 
