@@ -44,6 +44,8 @@ class Row(NamedTuple):
     peak_bytes: int
     stored_bytes: int
     recomputed_bytes: int
+    average_bytes: int = 0        # of the device, over the step's time
+    average_saved_bytes: int = 0  # of saved tensors alone
 
     @property
     def runs(self) -> bool:
@@ -107,7 +109,7 @@ class Program:
         compute = read["compute_ns"]
         rows = [Row(row["policy"].partition(":")[0], row["device_bytes"], row["refusal"],
                     0.0 if row["refusal"] else row["step_ns"] / compute, row["peak_bytes"], row["stored_bytes"],
-                    row["recomputed_bytes"]) for row in read["rows"]]
+                    row["recomputed_bytes"], row["average_bytes"], row["average_saved_bytes"]) for row in read["rows"]]
         return Comparison(compute, read["peak_bytes"], read["floor_bytes"], rows)
 
 

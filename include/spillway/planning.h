@@ -69,7 +69,9 @@ struct Foretold {
     std::int64_t device_bytes = 0;  ///< the budget
     std::string refusal{};          ///< why it cannot run; empty: it can, and the rest is known
     std::int64_t step_ns = 0;
-    std::int64_t peak_bytes = 0;  ///< of the device
+    std::int64_t peak_bytes = 0;           ///< of the device
+    std::int64_t average_bytes = 0;        ///< of the device, over the step's time
+    std::int64_t average_saved_bytes = 0;  ///< of saved tensors on the device alone
     std::int64_t stored_bytes = 0;
     std::int64_t loaded_bytes = 0;
     std::int64_t recomputed_bytes = 0;

@@ -31,8 +31,8 @@ class Comparison:
     """Step times as the simulator foretells them, for policies and device budgets.
 
     `print` shows the table; `rows` has a mapping for each policy and budget (`policy`, `device_bytes`, `refusal`, `step_ns`,
-    `peak_bytes`, `stored_bytes`, `loaded_bytes`, `recomputed_bytes`, `stall_ns`, `lossy`); `refusal` is "" where it runs. After
-    `compare(real=True)` a row also has `measured_step_ns`, `measured_peak_bytes` and `measured_refusal`.
+    `peak_bytes`, `average_bytes` and of these `average_saved_bytes`, `stored_bytes`, `loaded_bytes`, `recomputed_bytes`, `stall_ns`,
+    `lossy`); `refusal` is "" where it runs. After `compare(real=True)` a row also has `measured_step_ns`, `measured_peak_bytes` and `measured_refusal`.
     """
 
     def __init__(self, table: str, text: str, note: str = "") -> None:

@@ -142,7 +142,7 @@ std::string Comparison::to_table() const {
 std::string Comparison::to_json() const {
     OrderedJson json{
         {"format", "spillway.comparison"},
-        {"version", 3},
+        {"version", 4},
         {"trace", trace},
         {"machine", machine},
         {"compute_ns", compute_ns},
@@ -157,6 +157,8 @@ std::string Comparison::to_json() const {
              {"refusal", row.refusal},
              {"step_ns", row.step_ns},
              {"peak_bytes", row.peak_bytes},
+             {"average_bytes", row.average_bytes},
+             {"average_saved_bytes", row.average_saved_bytes},
              {"stored_bytes", row.stored_bytes},
              {"loaded_bytes", row.loaded_bytes},
              {"recomputed_bytes", row.recomputed_bytes},

@@ -118,6 +118,10 @@ Result<Comparison> comparison_of(
     return all;
 }
 
+std::int64_t average_of(double byte_ns, std::int64_t time_ns) {
+    return time_ns > 0 ? static_cast<std::int64_t>(byte_ns / static_cast<double>(time_ns)) : 0;
+}
+
 void fill(
     Comparison& all,
     Trace const& trace,
@@ -164,6 +168,8 @@ Result<SimulationResult> simulate_steady_step(
         both->loaded_bytes -= first->loaded_bytes;
         both->recomputed_bytes -= first->recomputed_bytes;
         both->compute_ns -= first->compute_ns;
+        both->device_byte_ns -= first->device_byte_ns;
+        both->value_byte_ns -= first->value_byte_ns;
         // With the program it ends, not with the last copy.
         both->total_ns = both->compute_ns + both->recompute_ns + both->slowed_ns +
                          both->stall_need_ns + both->stall_room_ns;
@@ -197,6 +203,8 @@ Foretold foretell(
     }
     row.step_ns = step->total_ns;
     row.peak_bytes = step->peak_bytes[static_cast<std::size_t>(Pool::device)];
+    row.average_bytes = average_of(step->device_byte_ns, step->total_ns);
+    row.average_saved_bytes = average_of(step->value_byte_ns, step->total_ns);
     row.stored_bytes = step->stored_bytes;
     row.loaded_bytes = step->loaded_bytes;
     row.recomputed_bytes = step->recomputed_bytes;

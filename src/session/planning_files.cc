@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <system_error>
@@ -93,6 +94,12 @@ std::string table_of(SimulationResult const& step, Trace const& trace, Machine c
             table += row(fmt::format("peak, {}", name_of(pool)), format_size(peak), note);
         }
     }
+    auto const average = [&](double byte_ns) {
+        auto const time_ns = static_cast<double>(std::max<std::int64_t>(1, step.total_ns));
+        return format_size(static_cast<std::int64_t>(byte_ns / time_ns));
+    };
+    std::string const saved = average(step.value_byte_ns) + " of it saved tensors";
+    table += row("average, device", average(step.device_byte_ns), saved);
     return table;
 }
 

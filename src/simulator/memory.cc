@@ -13,6 +13,13 @@ void VirtualMemory::broken(std::string const& what) {
     }
 }
 
+void VirtualMemory::set_now(std::int64_t now_ns) {
+    auto const passed_ns = static_cast<double>(now_ns - now_ns_);
+    device_byte_ns_ += static_cast<double>(used_bytes_[at(Pool::device)]) * passed_ns;
+    held_byte_ns_ += static_cast<double>(held_bytes_) * passed_ns;
+    now_ns_ = now_ns;
+}
+
 bool VirtualMemory::fits(std::int64_t size_bytes) const {
     std::int64_t const limit = limit_bytes_[at(Pool::device)];
     return limit == 0 || used_bytes_[at(Pool::device)] + size_bytes <= limit;

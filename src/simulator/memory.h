@@ -31,7 +31,7 @@ class VirtualMemory {
           nvme_value_bytes_(options.nvme_value_bytes) {}
 
     /// Where time stands, for the record of memory over time.
-    void set_now(std::int64_t now_ns) { now_ns_ = now_ns; }
+    void set_now(std::int64_t now_ns);
 
     // What the program does.
     [[nodiscard]] bool fits(std::int64_t size_bytes) const;
@@ -85,6 +85,10 @@ class VirtualMemory {
     }
     [[nodiscard]] std::int64_t used_bytes(Pool pool) const { return used_bytes_[at(pool)]; }
     [[nodiscard]] std::int64_t peak_bytes(Pool pool) const { return peak_bytes_[at(pool)]; }
+    /// Device bytes times the nanoseconds that they were there, all and those of values: over the
+    /// time of a run it is their average.
+    [[nodiscard]] double device_byte_ns() const { return device_byte_ns_; }
+    [[nodiscard]] double held_byte_ns() const { return held_byte_ns_; }
     /// The device's highest since the last call.
     [[nodiscard]] std::int64_t take_recent_peak();
     /// Device bytes of values, returning ones included.
@@ -173,6 +177,8 @@ class VirtualMemory {
     std::int64_t recent_peak_bytes_ = 0;
     std::int64_t held_bytes_ = 0;
     std::int64_t now_ns_ = 0;
+    double device_byte_ns_ = 0;  // a second with 10 GB is beyond 64 bits
+    double held_byte_ns_ = 0;
     std::unordered_map<ValueId, SimValue> values_;
     std::unordered_map<BlockId, Block> blocks_;
     std::vector<MemoryStep> record_;

@@ -52,6 +52,8 @@ Result<SimulationResult> SimulatorRun::run() {
     for (std::size_t pool = 0; pool < kPools; ++pool) {
         result_.peak_bytes[pool] = memory_.peak_bytes(static_cast<Pool>(pool));
     }
+    result_.device_byte_ns = memory_.device_byte_ns();
+    result_.value_byte_ns = memory_.held_byte_ns();
     result_.timeline.memory = memory_.take_record();
     return std::move(result_);
 }

@@ -97,6 +97,10 @@ struct SimulationResult {
     std::int64_t recomputed_bytes = 0;
     std::int64_t shorts = 0;  ///< allocations that did not fit at once
     std::array<std::int64_t, kPools> peak_bytes{};
+    /// Device bytes times the nanoseconds that they were there: over `total_ns` it is their
+    /// average.
+    double device_byte_ns = 0;
+    double value_byte_ns = 0;  ///< of values alone: what is not of the floor
     Timeline timeline;
     EventLog log;
 

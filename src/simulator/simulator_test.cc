@@ -71,6 +71,16 @@ TEST(Simulator, without_a_limit_nothing_moves) {
     EXPECT_EQ(result.peak_bytes[0], 8100);
 }
 
+TEST(Simulator, the_average_is_what_is_on_the_device_over_time) {
+    SimulationResult const all = run(chain(8, 1000), {.device_bytes = 0, .nvme_bytes = 9000});
+    // Forward has 1, 2, ... 8 values for 1 us each; backward 8, 7, ... 1 for 2 us.
+    EXPECT_EQ(all.value_byte_ns, 1000.0 * (36 * 1000 + 36 * 2000));
+    EXPECT_EQ(all.device_byte_ns, all.value_byte_ns + 100.0 * 24'000);
+    SimulationResult const half = run(chain(8, 1000), {.device_bytes = 4500, .nvme_bytes = 9000});
+    EXPECT_LT(half.value_byte_ns, all.value_byte_ns);
+    EXPECT_LE(half.device_byte_ns, 4500.0 * static_cast<double>(half.total_ns));
+}
+
 TEST(Simulator, compute_is_slower_while_bytes_move) {
     Machine machine = box();
     machine.device.interference = 0.25;
