@@ -116,14 +116,23 @@ Result<Plan> plan_optimal_offload(PlanRequest const& request) {
     Pool const pool = request.pool();
     TransferRates const rates = transfer_rates(request.machine, pool);
     std::optional<std::pair<std::int64_t, Plan>> best;
+    auto const consider = [&](Plan const& plan) {
+        std::optional<std::int64_t> const time_ns = time_of_plan(request, plan);
+        if (!best || (time_ns && *time_ns < best->first)) {
+            best = {time_ns.value_or(INT64_MAX), plan};
+        }
+    };
     for (std::vector<ValueId> const& order : {oldest, longest}) {
         Plan plan;
         place_transfers(step, fewest_that_fit(step, {}, order, budget), rates, pool, plan);
         keep_the_rest(step, plan);
-        std::optional<std::int64_t> const time_ns = time_of_plan(request, plan);
-        if (!best || (time_ns && *time_ns < best->first)) {
-            best = {time_ns.value_or(INT64_MAX), std::move(plan)};
+        consider(plan);
+        // Backward waits for a slow link, so the times above come too early for what is needed
+        // late, which then takes the room of what is needed first.
+        for (auto& [slot, fate] : plan.fates) {
+            fate.returns.reset();
         }
+        consider(plan);
     }
     MachineLink const* const out = find_link(request.machine, Pool::device, pool);
     MachineLink const* const in = find_link(request.machine, pool, Pool::device);

@@ -18,7 +18,9 @@ namespace spillway {
 /// tensor may be cut and is released byte by byte; there the oldest bytes leave first, and the time
 /// is a closed form (optimal_offload_bound), which becomes the plan's bound. Whole tensors: the
 /// fewest of the oldest that fit, and the fewest of those with the longest way between save and
-/// need a byte; the faster of the two by simulation. With budgets for two pools there is no bound.
+/// need a byte; each returns just in time, or as early as there is room, which is better where
+/// backward waits for the link; the fastest of the four by simulation. With budgets for two pools
+/// there is no bound.
 [[nodiscard]] Result<Plan> plan_optimal_offload(PlanRequest const& request);
 
 /// The least time of a step under `device_bytes` with these rates, whatever moves; none: the step
