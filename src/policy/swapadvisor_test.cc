@@ -27,6 +27,15 @@ Trace uneven_chain(std::int64_t layers) {
     return trace;
 }
 
+/// Values of 100 KB to 3.1 MB.
+Trace mixed_chain(std::int64_t layers) {
+    Trace trace = chain(layers);
+    for (std::size_t i = 0; i < trace.values.size(); ++i) {
+        trace.values[i].size_bytes = 1'000 * static_cast<std::int64_t>(100 + mixed(i) % 3'000);
+    }
+    return trace;
+}
+
 Result<Plan> swapadvisor_of(
     std::string const& choice, Trace const& trace, double rate, std::int64_t device_bytes
 ) {
@@ -94,11 +103,26 @@ TEST(Swapadvisor, the_best_never_gets_worse_from_one_generation_to_the_next) {
     EXPECT_LT(found->best_costs.back(), found->best_costs.front());
 }
 
-TEST(Swapadvisor, the_same_seed_is_the_same_plan) {
-    Trace trace = chain(32);
-    for (std::size_t i = 0; i < trace.values.size(); ++i) {
-        trace.values[i].size_bytes = 1'000 * static_cast<std::int64_t>(100 + mixed(i) % 3'000);
+TEST(Swapadvisor, in_the_last_tenth_of_its_generations_the_best_is_flat_within_a_percent) {
+    Trace const trace = mixed_chain(24);
+    Machine const machine = fast_machine(0.3e9);
+    for (double const seed : {2, 3}) {
+        Result<GeneticResult> const found = search_swaps(
+            {trace,
+             machine,
+             {.device_bytes = peak_without_moves(trace) / 2, .host_bytes = 1_GiB},
+             {{"seed", seed}, {"generations", 40}, {"population", 12}}}
+        );
+        ASSERT_TRUE(found.ok()) << found.error().message();
+        ASSERT_EQ(found->best_costs.size(), 41U) << "no list is as fast as without a budget";
+        std::int64_t const last_ns = found->best_costs.back().time_ns;
+        EXPECT_GT(found->best_costs.front().time_ns, last_ns * 102 / 100) << "it found something";
+        EXPECT_LE(found->best_costs[36].time_ns, last_ns * 101 / 100) << "seed " << seed;
     }
+}
+
+TEST(Swapadvisor, the_same_seed_is_the_same_plan) {
+    Trace const trace = mixed_chain(32);
     auto const fates_of = [&](char const* choice) {
         Result<Plan> const plan =
             swapadvisor_of(choice, trace, 0.3e9, peak_without_moves(trace) / 2);
