@@ -185,6 +185,7 @@ def probe(
 ) -> dict[str, Any]:
     """Measures the places where saved tensors may wait: bytes a second each way, alone and both at once, and latencies.
 
+    And how fast the device multiplies in float32, as torch is set now, and reads and writes its memory; a GPU also in bfloat16.
     Takes some tenths of a second for each. The options are those of `spillway.session`.
 
     Args:

@@ -49,6 +49,13 @@ class Planning(Case):
             self.assertGreater(link["both_ways_rate_bytes_per_s"], 0)
             self.assertLessEqual(link["both_ways_rate_bytes_per_s"], link["rate_bytes_per_s"])
 
+    def test_a_probe_measures_how_fast_the_device_multiplies_and_draws_no_random_number(self) -> None:
+        before = torch.get_rng_state()
+        device = spillway.probe(self.net, nvme=self.folder, nvme_budget="64MiB")["device"]
+        self.assertGreater(device["flop_per_s"]["float32"], 1e8)
+        self.assertEqual(device["flop_per_s"]["half"], 0)  # not measured on the CPU
+        self.assertTrue(torch.equal(torch.get_rng_state(), before))
+
     def test_fit_goes_from_the_peak_down_to_the_smallest_budget_that_works(self) -> None:
         curve = spillway.fit(self.net, self.step, machine=self.machine())
         self.assertLess(curve.floor_bytes, 0.6 * curve.peak_bytes)

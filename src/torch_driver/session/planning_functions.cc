@@ -3,6 +3,7 @@
 
 // Planning without a run, as functions of torch's, for Python: python/spillway/planning.py.
 
+#include "base/clock.h"
 #include "machine/machine.h"
 #include "session/planning.h"
 #include "spillway/planning.h"
@@ -10,16 +11,82 @@
 #include "torch_driver/device/session_device.h"
 #include "torch_driver/session/python_options.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/Device.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 namespace spillway {
 
 namespace {
+
+constexpr std::int64_t kMeasureNs = 100'000'000;
+constexpr std::int64_t kHostSquare = 1024;    ///< rows and columns of what is multiplied
+constexpr std::int64_t kDeviceSquare = 4096;  ///< as many that it fills the device
+constexpr std::int64_t kCopiedElements = 64 << 20;
+
+/// The shortest of some runs of `work`, after one that is not measured.
+template <typename Work>
+double shortest_ns(c10::Device device, Work const& work) {
+    auto const run_to_the_end = [&] {
+        work();
+        if (!device.is_cpu()) {
+            c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+        }
+    };
+    run_to_the_end();
+    std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
+    std::int64_t const begin_ns = steady_now_ns();
+    for (std::int64_t now_ns = begin_ns; now_ns - begin_ns <= kMeasureNs;) {
+        run_to_the_end();
+        std::int64_t const end_ns = steady_now_ns();
+        shortest = std::min(shortest, std::max<std::int64_t>(1, end_ns - now_ns));
+        now_ns = end_ns;
+    }
+    return static_cast<double>(shortest);
+}
+
+/// Of a product of two squares, as torch is set now; no random number is drawn.
+double flop_per_s(c10::Device device, c10::ScalarType type) {
+    std::int64_t const rows = device.is_cpu() ? kHostSquare : kDeviceSquare;
+    at::Tensor const one = at::full({rows, rows}, 0.5, at::TensorOptions(device).dtype(type));
+    at::Tensor const product = at::empty_like(one);
+    double const time_ns = shortest_ns(device, [&] {
+        at::Tensor result = product;
+        at::mm_out(result, one, one);
+    });
+    auto const side = static_cast<double>(rows);
+    return 2 * side * side * side * 1e9 / time_ns;
+}
+
+/// What torch can say of the CPU or a GPU, beside what `machine` has.
+void add_speed(Machine& machine, c10::Device device) {
+    if (!device.is_cpu() && !device.is_cuda()) {
+        return;
+    }
+    at::NoGradGuard const no_graph;
+    machine.device.float32_flop_per_s = flop_per_s(device, at::kFloat);
+    if (device.is_cpu()) {
+        return;  // many multiply halves by a slow fallback
+    }
+    machine.device.half_flop_per_s = flop_per_s(device, at::kBFloat16);
+    at::Tensor const from = at::zeros({kCopiedElements}, at::TensorOptions(device));
+    at::Tensor const to = at::empty_like(from);
+    double const time_ns = shortest_ns(device, [&] { to.copy_(from); });
+    machine.device.memory_bytes_per_s = 2.0 * 4 * kCopiedElements * 1e9 / time_ns;
+}
 
 /// The machine that a session with these options would run on, as JSON; see read_options.
 std::string probe_here(std::string const& options, std::int64_t device_bytes) {
@@ -28,9 +95,10 @@ std::string probe_here(std::string const& options, std::int64_t device_bytes) {
         SessionDevice const device = open_session_device(asked);
         std::unique_ptr<Tier> const host = open_host(asked, device);
         std::unique_ptr<Tier> const nvme = open_nvme(asked);
-        return to_json_text(
-            value_or_throw(probed_machine(*device.device, host.get(), nvme.get()), "device")
-        );
+        Machine machine =
+            value_or_throw(probed_machine(*device.device, host.get(), nvme.get()), "device");
+        add_speed(machine, device.place.device);
+        return to_json_text(machine);
     } catch (BadOption const& bad) {
         refuse(bad.fault());
         throw;  // which `refuse` has done
