@@ -178,6 +178,12 @@ void add_planning_commands(CLI::App& app, PlanningFlags& flags) {
         ->type_name("SIZE");
     add_pools(compare, flags);
     compare.add_option("--json", flags.json, "a file for the same as JSON")->type_name("FILE");
+    compare.add_flag(
+        "--real",
+        flags.real,
+        "refused, since a recorded step cannot be run: in Python, "
+        "spillway.compare(model, step, real=True) also trains under each"
+    );
     CLI::App& fit = *app.add_subcommand(
         "fit", "Foretells one policy under budgets down to the smallest that works"
     );
@@ -191,6 +197,14 @@ int run_planning(CLI::App const& app, PlanningFlags const& flags) {
     auto const is = [&](char const* name) { return app.got_subcommand(name); };
     if (!is("plan") && !is("simulate") && !is("compare") && !is("fit")) {
         return -1;
+    }
+    if (flags.real) {
+        return refused(
+            "compare",
+            "--real: a recorded step cannot be run; in Python, spillway.compare(model, step, "
+            "real=True) trains under each policy and budget, and the report of "
+            "`spillway train --policy NAME` says foretold and measured of its models"
+        );
     }
     Sizes sizes;
     PlanningBudgets const budgets = budgets_of(flags, sizes);

@@ -25,6 +25,7 @@ struct PlanningFlags {
     std::vector<std::string> budgets;
     std::string timeline;
     std::string json;
+    bool real = false;
 };
 
 /// The four subcommands, whose flags fill `flags`.

@@ -87,6 +87,10 @@ class Planning(InFolder):
             with self.subTest(words):
                 self.assert_refused(words, naming)
 
+    def test_a_recorded_step_cannot_be_run_and_the_refusal_says_what_can(self):
+        said = self.assert_refused(["compare", str(GOLDEN / "trace.json"), "h100", "--real"], ["spillway.compare(model, step, real=True)"])
+        self.assertEqual(len(said.splitlines()), 1)
+
     def test_this_machine_is_measured_and_planned_for(self):
         done = self.run_program("probe", "--nvme", self.path("."), "--nvme-budget", "64MiB", "--nvme-allow-tmpfs",
                                 "--host-budget", "256MiB")
