@@ -1,10 +1,14 @@
 // SPDX-FileCopyrightText: The Spillway authors
 // SPDX-License-Identifier: Apache-2.0
 
-// bench-plan's clock: `plan_bench SHAPE VALUES POLICY` makes a step of so many values, has the
-// policy make a plan of it, and simulates one step under that plan. POLICY `online` has no plan:
-// the simulator alone. Prints one JSON object; bench/plan.py judges many. `plan_bench policies`:
-// those that make plans.
+// bench-plan's clock: `plan_bench SHAPE VALUES POLICY [PERCENT]` makes a step of so many values,
+// has the policy make a plan of it under that share of the way from floor to peak, and simulates
+// one step under that plan. POLICY `online` has no plan: the simulator alone. Prints one JSON
+// object; bench/plan.py judges many. `plan_bench policies`: those that make plans.
+//
+// SHAPE   layers   layers of ten values
+//         chain    layers of one value: the longest chain that so many values can be
+//         mixture  nothing repeats
 #include "base/random.h"
 #include "base/units.h"
 #include "machine/machine.h"
@@ -31,7 +35,9 @@ namespace {
 constexpr std::int64_t kUnitBytes = 1_MiB;
 constexpr std::int64_t kUnitNs = 100'000;
 constexpr std::int64_t kFloorBytes = 4 * kUnitBytes;
-constexpr std::int64_t kBudgetPercent = 60;  ///< of the way from floor to peak
+constexpr std::int64_t kBudgetPercent = 60;  ///< where none is given
+
+constexpr std::array<std::string_view, 3> kShapes{"layers", "chain", "mixture"};
 
 /// A transformer's layer as its saves show it; sizes in `kUnitBytes`.
 struct Save {
@@ -53,9 +59,10 @@ constexpr std::array<Save, 10> kLayer{{
     {"AddmmBackward0", 2, true, TensorClass::other},
 }};
 
-TraceValue value_of(std::int64_t number) {
+/// Where a layer has fewer values than `kLayer`, the next goes on where it ends.
+TraceValue value_of(std::int64_t number, std::int64_t values_a_layer) {
     auto const at = static_cast<std::size_t>(number % std::ssize(kLayer));
-    auto const layer = static_cast<std::int32_t>(number / std::ssize(kLayer));
+    auto const layer = static_cast<std::int32_t>(number / values_a_layer);
     Save const& save = kLayer[at];
     TraceValue value{
         .slot = {save.producer, static_cast<std::int32_t>(at), layer},
@@ -70,10 +77,10 @@ TraceValue value_of(std::int64_t number) {
 }
 
 /// Layers in a row; each value is made of the one before, and backward needs them in reverse.
-Trace layers(std::int64_t count) {
+Trace layers(std::int64_t count, std::int64_t values_a_layer) {
     Trace trace{.name = "layers", .values = {}, .points = {}};
     for (std::int64_t i = 0; i < count; ++i) {
-        trace.values.push_back(value_of(i));
+        trace.values.push_back(value_of(i, values_a_layer));
         TracePoint point{.duration_ns = kUnitNs, .floor_bytes = kFloorBytes, .saved = {ValueId{i}}};
         if (i > 0) {
             point.unshared = {ValueId{i - 1}};
@@ -186,18 +193,27 @@ std::uint64_t digest_of(std::string_view text) {
     return digest;
 }
 
-Budgets budgets_of(std::int64_t peak_bytes) {
+Budgets budgets_of(std::int64_t peak_bytes, std::int64_t percent) {
     return {
-        .device_bytes = kFloorBytes + (peak_bytes - kFloorBytes) * kBudgetPercent / 100,
+        .device_bytes = kFloorBytes + (peak_bytes - kFloorBytes) * percent / 100,
         .host_bytes = peak_bytes / 3,
         .nvme_bytes = peak_bytes};
 }
 
-int run(std::string_view shape, std::int64_t values, std::string const& policy) {
-    Trace const trace = shape == "layers" ? layers(values) : Mixture(values).make();
+Trace trace_of(std::string_view shape, std::int64_t values) {
+    if (shape == "mixture") {
+        return Mixture(values).make();
+    }
+    return layers(values, shape == "chain" ? 1 : std::ssize(kLayer));
+}
+
+int run(
+    std::string_view shape, std::int64_t values, std::string const& policy, std::int64_t percent
+) {
+    Trace const trace = trace_of(shape, values);
     std::int64_t const peak_bytes = peak_without_moves(trace);
     Machine const machine = machine_of(peak_bytes);
-    Budgets const budgets = budgets_of(peak_bytes);
+    Budgets const budgets = budgets_of(peak_bytes, percent);
     std::optional<Plan> plan;
     std::string said;
     double plan_s = 0;
@@ -249,17 +265,20 @@ int main_of(std::vector<std::string> const& arguments) {
         }
         return 0;
     }
-    bool const is_known = arguments.size() == 3 &&
-                          (arguments[0] == "layers" || arguments[0] == "mixture") &&
+    bool const is_known = (arguments.size() == 3 || arguments.size() == 4) &&
+                          std::count(kShapes.begin(), kShapes.end(), arguments[0]) > 0 &&
                           find_policy(arguments[2]) != nullptr;
     std::int64_t const values = is_known ? std::atoll(arguments[1].c_str()) : 0;
-    if (values < 1 || values > 10'000'000) {
+    std::int64_t const percent =
+        arguments.size() == 4 ? std::atoll(arguments[3].c_str()) : kBudgetPercent;
+    if (values < 1 || values > 10'000'000 || percent < 1 || percent > 100) {
         fmt::print(
-            stderr, "usage: plan_bench policies | plan_bench layers|mixture VALUES POLICY\n"
+            stderr,
+            "usage: plan_bench policies | plan_bench layers|chain|mixture VALUES POLICY [PERCENT]\n"
         );
         return 2;
     }
-    return run(arguments[0], values, arguments[2]);
+    return run(arguments[0], values, arguments[2], percent);
 }
 
 }  // namespace
