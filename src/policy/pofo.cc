@@ -5,6 +5,7 @@
 
 #include "policy/forecast.h"
 #include "policy/rotor.h"
+#include "policy/short_chain.h"
 #include "policy/transfer_times.h"
 
 #include <algorithm>
@@ -20,6 +21,10 @@ namespace spillway {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// A chain of more than twice as many is shortened: a choice, so that a plan of 1,000 stages takes
+/// less than a second.
+constexpr std::size_t kMostStages = 100;
 
 /// Theirs has 50 slots; a longer chain has fewer here, so that a plan takes less than a second.
 std::int64_t slots_for(std::size_t stages) {
@@ -127,8 +132,12 @@ class PofoTable {
     [[nodiscard]] double slots_of(std::int64_t bytes) const {
         return static_cast<double>(bytes) / slot_bytes_;
     }
+    /// Rounds up. Without std::ceil, which is a call and half of a plan's time; `slots` is not
+    /// negative.
     static std::int64_t whole_slots(double slots) {
-        return static_cast<std::int64_t>(std::ceil(slots - 1e-9));
+        double const least = slots - 1e-9;
+        auto const whole = static_cast<std::int64_t>(least);
+        return whole + (static_cast<double>(whole) < least ? 1 : 0);
     }
     [[nodiscard]] bool can_move() const { return ns_a_slot_ > 0; }
     /// Slots that the link moves in that time.
@@ -283,18 +292,19 @@ Result<Plan> plan_at_rate(
     double rate,
     bool rounds_up
 ) {
+    ShortChain const chain = shortened(stages, kMostStages);
     PofoProblem problem{
-        .stages = stages,
+        .stages = chain.stages,
         .segment_bytes = most_segment_bytes(request),
         .rate = rate,
-        .slots = slots_for(stages.size()),
+        .slots = slots_for(chain.stages.size()),
         .rounds_up = rounds_up};
     std::vector<StageFate> least(stages.size(), rate > 0 ? StageFate::move : StageFate::checkpoint);
     return quickest_plan_that_fits(request, step, stages, [&](std::int64_t room_bytes) {
         problem.room_bytes =
             std::min(room_bytes, 2 * (whole_bytes(stages) + most_bytes_beside(stages)));
         if (std::optional<PofoAnswer> answer = pofo_fates(problem)) {
-            least = std::move(answer->fates);
+            least = chain.fates_of_all(answer->fates);
         }
         return least;
     });
