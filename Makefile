@@ -100,6 +100,11 @@ semantics: build ## What plain autograd does and what Spillway and its peers do:
 fuzz-autograd: build ## 100,000 random autograd programs beside plain autograd (SEEDS=n)
 	@tools/package.sh $(torch_folder) tests/autograd_fuzz/run.py --seeds $(or $(SEEDS),100000)
 
+.PHONY: fuzz-policies
+fuzz-policies: packages ## Every policy on 2,000 random steps (COUNT=n); of `make test-all`, while `make test` has fewer
+	@tools/build.sh core-debug spillway_fuzz_test
+	@build/core-debug/tests/spillway_fuzz_test --gtest_filter='PolicyFuzz.each*' --count=$(or $(COUNT),2000)
+
 .PHONY: test-operators
 test-operators: build ## All samples of PyTorch's operator and module databases beside plain autograd
 	@tools/setup.sh tests $(TORCH)

@@ -4,8 +4,9 @@
 """bench-plan: the seconds that every policy's plan takes as the values of a step get more, and the simulator's.
 
 Two made steps under 60 % of the way from floor to peak, with host and NVMe: layers in a row with recipes, and a mixture in
-which nothing repeats. Each plan is made in a process of its own, which ends at --limit seconds, and is not begun
-after --minutes: then not all is judged. The simulator alone runs
+which nothing repeats; for `rotor` and `pofo`, whose time grows with the number of layers, also a chain whose layers have
+one value each. Each plan is made in a process of its own, which ends at --limit seconds, and is not begun after
+--minutes: then not all is judged. The simulator alone runs
 the chooser `online`, without a log, on steps of up to a million values.
 
 value = the slowest policy's seconds at 1,000 values. Holds when that is at most 1, no policy takes more than 30 at
@@ -22,6 +23,7 @@ from typing import Any
 import common
 
 SHAPES = ("layers", "mixture")
+OF_CHAINS = ("rotor", "pofo")
 BAR_S = {1_000: 1.0, 10_000: 30.0}
 SIMULATED = (10_000, 100_000, 1_000_000)
 SIMULATOR_BAR_S = 0.2
@@ -39,6 +41,7 @@ def main() -> None:
     alone = [row_of(program, shape, size, "online", options.limit)
              for shape in SHAPES for size in SIMULATED if size <= options.most]
     wanted = [(shape, size, policy) for size in sizes for shape in SHAPES for policy in planning_policies(program)]
+    wanted += [("chain", size, policy) for size in sizes for policy in OF_CHAINS]
     rows = [row_of(program, *each, options.limit) for each in wanted if 60 * deadline.minutes_left() > options.limit]
     faults = [fault for row in rows + alone for fault in faults_of(row)] + growth_faults(alone)
     judged = [row["plan_s"] for row in rows if row["values"] == 1_000 and row["policy"] not in NOT_JUDGED]

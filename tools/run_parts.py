@@ -42,6 +42,7 @@ TORCH = [Part("torch", ["test-torch"]),
          Part("asan + ubsan", ["test-asan"]),
          Part("README", ["check-readme"])]
 ALL = [Part("core, under tsan", ["tsan"]),
+       Part("policies' fuzz", ["fuzz-policies"]),
        Part("torch (all)", ["test-torch", "ALL=1"]),
        Part("asan + ubsan (all)", ["asan"]),
        Part("README", ["check-readme"]),
