@@ -21,7 +21,7 @@ constexpr std::int64_t kSlots = 500;  ///< theirs
 constexpr std::int64_t kMostSlots = 2000;
 
 /// A chain of more than twice as many is shortened: a choice, so that 10,000 stages take seconds.
-constexpr std::size_t kMostStages = 1000;
+constexpr std::size_t kMostStages = 1250;
 
 /// The least time from each stage on, by the slots that stages before it hold.
 class RotorTable {

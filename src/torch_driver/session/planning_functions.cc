@@ -97,7 +97,10 @@ std::string probe_here(std::string const& options, std::int64_t device_bytes) {
         std::unique_ptr<Tier> const nvme = open_nvme(asked);
         Machine machine =
             value_or_throw(probed_machine(*device.device, host.get(), nvme.get()), "device");
-        add_speed(machine, device.place.device);
+        try {
+            add_speed(machine, device.place.device);
+        } catch (c10::OutOfMemoryError const&) {  // a full device: its speed stays unknown
+        }
         return to_json_text(machine);
     } catch (BadOption const& bad) {
         refuse(bad.fault());
