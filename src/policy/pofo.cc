@@ -24,7 +24,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// A chain of more than twice as many is shortened: a choice, so that a plan of 1,000 stages takes
 /// less than a second.
-constexpr std::size_t kMostStages = 100;
+constexpr std::size_t kMostPofoStages = 100;
 
 /// Theirs has 50 slots; a longer chain has fewer here, so that a plan takes less than a second.
 std::int64_t slots_for(std::size_t stages) {
@@ -292,7 +292,7 @@ Result<Plan> plan_at_rate(
     double rate,
     bool rounds_up
 ) {
-    ShortChain const chain = shortened(stages, kMostStages);
+    ShortChain const chain = shortened(stages, kMostPofoStages);
     PofoProblem problem{
         .stages = chain.stages,
         .segment_bytes = most_segment_bytes(request),

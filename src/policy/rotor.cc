@@ -21,7 +21,7 @@ constexpr std::int64_t kSlots = 500;  ///< theirs
 constexpr std::int64_t kMostSlots = 2000;
 
 /// A chain of more than twice as many is shortened: a choice, so that 10,000 stages take seconds.
-constexpr std::size_t kMostStages = 1250;
+constexpr std::size_t kMostRotorStages = 1250;
 
 /// The least time from each stage on, by the slots that stages before it hold.
 class RotorTable {
@@ -217,7 +217,7 @@ Result<Plan> plan_rotor(PlanRequest const& request) {
     }
     stages->push_back(end_stage(step, *stages));
     std::int64_t const all_bytes = whole_bytes(*stages) + most_bytes_beside(*stages);
-    ShortChain const chain = shortened(*stages, kMostStages);
+    ShortChain const chain = shortened(*stages, kMostRotorStages);
     // Each stage rounds up, by a slot at most: an eighth in all, where there is room for all.
     auto const count = static_cast<std::int64_t>(chain.stages.size());
     std::int64_t const most_bytes = all_bytes + all_bytes / 8 + count;
