@@ -39,10 +39,10 @@ class Opened(NamedTuple):
 
 
 def policies(options: argparse.Namespace) -> list[str]:
-    """Those that are asked for; else those that choose at run time without a codec and that move, and those that plan."""
+    """Those that are asked for; else all but `keep_all` and those with a codec."""
     if options.policies:
         return list(options.policies)
-    listed = [policy.name for policy in spillway.policies() if policy.plans or (policy.moves and not policy.lossy)]
+    listed = [policy.name for policy in spillway.policies() if policy.name != "keep_all" and not policy.lossy]
     return [SEARCH.get(name, name) for name in listed if not options.quick or name in QUICK_POLICIES]
 
 
