@@ -40,8 +40,11 @@ class Quick(unittest.TestCase):
         self.assertEqual((self.detail["faults"], self.line["holds"], self.done.returncode), ([], True, 0))
 
     def test_peers_and_spillway_lower_the_peak_by_what_they_say(self):
-        for name in ("checkpoint", *recompute_peers.AGAIN, *recompute_peers.MOVES):
+        for name in ("checkpoint", "move"):
+            self.assertLess(self.rows[name]["peak_share"], 1, name)
+        for name in (*recompute_peers.AGAIN, *recompute_peers.MOVES):
             self.assertLessEqual(self.rows[name]["peak_share"], 1, name)
+            self.assertLessEqual(self.rows[name]["peak_mb"], self.rows[name]["budget_mb"], name)
         for name in recompute_peers.AGAIN:
             self.assertGreater(self.rows[name]["again_mb"], 0, name)
             self.assertLess(self.rows[name]["moved_mb"], self.rows[name]["again_mb"], name)

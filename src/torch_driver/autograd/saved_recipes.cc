@@ -220,11 +220,12 @@ std::optional<std::vector<SavedRecipe::Source>> SavedTensors::kept_sources(
             sources.emplace_back(content->value);
             continue;
         }
-        sources.emplace_back(source_of(*content));
+        std::shared_ptr<CopiedSource> const source = source_of(*content);
+        sources.emplace_back(source);
         if (is_used_in_place(*content)) {
             continue;
         }
-        if (!source_of(*content)->make_copy()) {
+        if (!source->make_copy()) {
             return std::nullopt;
         }
         MutexLock const lock(mutex_);
