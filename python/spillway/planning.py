@@ -186,7 +186,7 @@ def probe(
     """Measures the places where saved tensors may wait: bytes a second each way, alone and both at once, and latencies.
 
     And how fast the device multiplies in float32, as torch is set now, and reads and writes its memory; a GPU also in bfloat16.
-    Takes some tenths of a second for each. The options are those of `spillway.session`.
+    And which share of that it lacks while bytes move, and on the CPU how fast it encodes. Takes about a second for each place. The options are those of `spillway.session`.
 
     Args:
         model: Of the device that it is on; without one, of the CPU.

@@ -9,9 +9,6 @@ namespace spillway {
 
 namespace {
 
-/// Above it compute would almost stand still.
-constexpr double kMostInterference = 0.9;
-
 Error wrong(std::string what) {
     return {Errc::bad_argument, std::move(what), "machine"};
 }
@@ -77,7 +74,9 @@ bool is_rate_or_unknown(double rate) {
 Result<void> check(DeviceSpeed const& device) {
     if (!is_rate_or_unknown(device.float32_flop_per_s) ||
         !is_rate_or_unknown(device.half_flop_per_s) ||
-        !is_rate_or_unknown(device.memory_bytes_per_s)) {
+        !is_rate_or_unknown(device.memory_bytes_per_s) ||
+        !is_rate_or_unknown(device.encode_bytes_per_s) ||
+        !is_rate_or_unknown(device.decode_bytes_per_s)) {
         return wrong("the device has an impossible rate");
     }
     if (!(device.interference >= 0 && device.interference <= kMostInterference)) {

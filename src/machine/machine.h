@@ -44,13 +44,17 @@ struct ShareGroup {
     bool operator==(ShareGroup const&) const = default;
 };
 
+constexpr double kMostInterference = 0.9;  ///< above it compute would almost stand still
+
 /// How fast the device computes at best. A rate of 0 is not known.
 struct DeviceSpeed {
     double float32_flop_per_s = 0;  ///< of products in float32, as torch does them by default
     double half_flop_per_s = 0;     ///< of products in float16 and bfloat16
     double memory_bytes_per_s = 0;  ///< of its own memory, read or written
     double interference = 0;        ///< share of its speed that it lacks while bytes move to or
-                                    ///< from it; 0 to 0.9
+                                    ///< from it; 0 to kMostInterference
+    double encode_bytes_per_s = 0;  ///< of its codecs, on raw bytes
+    double decode_bytes_per_s = 0;
 
     bool operator==(DeviceSpeed const&) const = default;
 };

@@ -51,6 +51,10 @@ TEST(Machine, nothing_need_be_known_of_the_device) {
 
 TEST(Machine, refuses_an_impossible_device) {
     EXPECT_EQ(
+        refusal([](Machine& m) { m.device.decode_bytes_per_s = 0.5; }),
+        "machine: the device has an impossible rate"
+    );
+    EXPECT_EQ(
         refusal([](Machine& m) { m.device.half_flop_per_s = 0.5; }),
         "machine: the device has an impossible rate"
     );

@@ -57,14 +57,19 @@ MachineLink read_link(JsonView const& view) {
 }
 
 OrderedJson to_json(DeviceSpeed const& device) {
-    return {
+    OrderedJson json{
         {"flop_per_s", {{"float32", device.float32_flop_per_s}, {"half", device.half_flop_per_s}}},
         {"memory_bytes_per_s", device.memory_bytes_per_s},
         {"interference", device.interference}};
+    if (device.encode_bytes_per_s > 0 || device.decode_bytes_per_s > 0) {
+        json["codec_bytes_per_s"] = {
+            {"encode", device.encode_bytes_per_s}, {"decode", device.decode_bytes_per_s}};
+    }
+    return json;
 }
 
 DeviceSpeed read_device(JsonView const& view) {
-    view.only({"flop_per_s", "memory_bytes_per_s", "interference"});
+    view.only({"flop_per_s", "memory_bytes_per_s", "interference", "codec_bytes_per_s"});
     JsonView const flop = view.at("flop_per_s");
     flop.only({"float32", "half"});
     DeviceSpeed device;
@@ -72,6 +77,12 @@ DeviceSpeed read_device(JsonView const& view) {
     device.half_flop_per_s = flop.at("half").number(0, kMostRate);
     device.memory_bytes_per_s = view.at("memory_bytes_per_s").number(0, kMostRate);
     device.interference = view.has("interference") ? view.at("interference").number(0, 1) : 0;
+    if (view.has("codec_bytes_per_s")) {
+        JsonView const codec = view.at("codec_bytes_per_s");
+        codec.only({"encode", "decode"});
+        device.encode_bytes_per_s = codec.at("encode").number(0, kMostRate);
+        device.decode_bytes_per_s = codec.at("decode").number(0, kMostRate);
+    }
     return device;
 }
 

@@ -91,7 +91,12 @@ bool is_lossy(Plan const& plan) {
 
 CodecRates codec_rates(Machine const& machine) {
     double const memory = machine.device.memory_bytes_per_s;
-    return {memory / kEncodePasses, memory / kDecodePasses};
+    auto const known_or = [](double measured, double derived) {
+        return measured > 0 ? measured : derived;
+    };
+    return {
+        known_or(machine.device.encode_bytes_per_s, memory / kEncodePasses),
+        known_or(machine.device.decode_bytes_per_s, memory / kDecodePasses)};
 }
 
 }  // namespace spillway

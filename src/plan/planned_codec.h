@@ -46,15 +46,15 @@ struct CodecRates {
 };
 
 /// Note [How fast a machine encodes is derived]
-/// A machine's file has no rates of codecs. Their kernels are bound by the device's memory: an
-/// encode takes as long as `kEncodePasses` passes of the raw bytes over it, a decode as
+/// Where a machine's file has no rates of codecs, they follow from its memory's, which bounds their
+/// kernels: an encode takes as long as `kEncodePasses` passes of the raw bytes over it, a decode as
 /// `kDecodePasses`. Both are what the kernels of `affine4:stochastic` reach on an H100
 /// (docs/benchmarks.md), of 3.35 TB/s: 0.27 and 0.57. Assumed for every codec and device. They run
 /// beside compute, whose share of the memory they take is not simulated.
 inline constexpr double kEncodePasses = 4;
 inline constexpr double kDecodePasses = 2;
 
-/// Of a machine whose memory rate is known; else zeros.
+/// As the machine's file says, else derived from its memory's rate; zeros where neither is known.
 [[nodiscard]] CodecRates codec_rates(Machine const& machine);
 
 }  // namespace spillway

@@ -56,5 +56,12 @@ TEST(PlannedCodec, codecs_are_as_fast_as_passes_over_the_device_s_memory) {
     EXPECT_EQ(codec_rates(machine), (CodecRates{.encode = 1e12, .decode = 2e12}));
 }
 
+TEST(PlannedCodec, codecs_are_as_fast_as_the_machine_s_file_says) {
+    Machine machine;
+    machine.device = {
+        .memory_bytes_per_s = 4e12, .encode_bytes_per_s = 3e9, .decode_bytes_per_s = 5e9};
+    EXPECT_EQ(codec_rates(machine), (CodecRates{.encode = 3e9, .decode = 5e9}));
+}
+
 }  // namespace
 }  // namespace spillway

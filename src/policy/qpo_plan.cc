@@ -166,8 +166,8 @@ Result<Plan> plan_qpo(PlanRequest const& request) {
     if (codec_rates(request.machine).encode <= 0) {
         return Error{
             Errc::unsupported,
-            "how fast the machine encodes is not known: its file has no rate of the device's "
-            "memory (device, memory_bytes_per_s)",
+            "how fast the machine encodes is not known: its file has neither the device's "
+            "codec_bytes_per_s nor its memory_bytes_per_s",
             ""};
     }
     StepView const step(request.trace);

@@ -30,8 +30,7 @@ namespace spillway {
 /// them. The simulator judges: the widest code whose step is within 1 % of the quickest's. Without
 /// a budget that asks for more, this is raw.
 ///
-/// Fails   Errc::unsupported: the machine's memory rate, which the speed of codecs hangs on, is not
-///         known
+/// Fails   Errc::unsupported: the machine's rates of codecs are not known
 [[nodiscard]] Result<Plan> plan_qpo(PlanRequest const& request);
 
 /// By class the codec; empty: as it is.

@@ -9,6 +9,8 @@
 #include "memory/host_memory.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
@@ -29,6 +31,7 @@ constexpr std::int64_t kLeastCopiedBytes = 64_KiB;  ///< where the device has no
 constexpr std::int64_t kCopiedBytes = 64_MiB;
 constexpr std::int64_t kSmallBytes = 4_KiB;
 constexpr int kInFlight = 4;
+constexpr std::size_t kTurns = 3;
 constexpr std::chrono::microseconds kPollInterval{20};
 
 /// Transfers of one direction; a few in flight, then one for each that ends.
@@ -326,6 +329,64 @@ Result<double> measure_host_memory(std::int64_t budget_ns) {
         now_ns = end_ns;
     }
     return 2.0 * kCopiedBytes * 1e9 / static_cast<double>(best_ns);
+}
+
+namespace {
+
+/// Nanoseconds of a run of `work`, on average over as many as begin before `is_over`; at least one.
+double average_ns(std::function<void()> const& work, std::function<bool()> const& is_over) {
+    std::int64_t const begin_ns = steady_now_ns();
+    std::int64_t runs = 0;
+    do {
+        work();
+        ++runs;
+    } while (!is_over());
+    std::int64_t const took_ns = std::max<std::int64_t>(1, steady_now_ns() - begin_ns);
+    return static_cast<double>(took_ns) / static_cast<double>(runs);
+}
+
+/// The same while `move` runs once, on a thread of its own.
+Result<double> average_beside_ns(
+    std::function<void()> const& work, std::function<Result<LinkRates>()> const& move
+) {
+    std::optional<Result<LinkRates>> moved;
+    std::atomic<bool> ended = false;
+    double average = 0;
+    {
+        std::jthread const mover([&] {
+            moved = move();
+            ended = true;
+        });
+        average = average_ns(work, [&] { return ended.load(); });
+    }
+    if (!moved->ok()) {
+        return moved->error();
+    }
+    return average;
+}
+
+}  // namespace
+
+Result<double> measure_interference(
+    Device& device, Tier& tier, std::function<void()> const& work, std::int64_t budget_ns
+) {
+    auto const move = [&] {
+        device.enter_thread();
+        return device.is_host() ? measure_tier(tier, budget_ns)
+                                : measure_copies(device, tier, budget_ns);
+    };
+    std::array<double, kTurns> shares{};
+    for (double& share : shares) {
+        std::int64_t const until_ns = steady_now_ns() + 3 * budget_ns;
+        double const alone_ns = average_ns(work, [&] { return steady_now_ns() >= until_ns; });
+        Result<double> const beside_ns = average_beside_ns(work, move);
+        if (!beside_ns.ok()) {
+            return beside_ns.error();
+        }
+        share = 1 - alone_ns / *beside_ns;
+    }
+    std::ranges::nth_element(shares, shares.begin() + kTurns / 2);
+    return std::clamp(shares[kTurns / 2], 0.0, kMostInterference);
 }
 
 void add_links(Machine& machine, Pool pool, LinkRates const& rates) {

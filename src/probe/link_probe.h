@@ -10,6 +10,7 @@
 #include "tier/tier.h"
 
 #include <cstdint>
+#include <functional>
 
 namespace spillway {
 
@@ -45,6 +46,21 @@ struct LinkRates {
 ///
 /// Fails   Errc::out_of_memory: no 128 MiB
 [[nodiscard]] Result<double> measure_host_memory(std::int64_t budget_ns = 100'000'000);
+
+/// Share of its speed that a device's `work`, which is done when it returns, lacks while bytes move
+/// between the device and the tier (DeviceSpeed::interference): 0 to kMostInterference. `work` is
+/// timed in turn alone and beside one of the measurements above, each way for about `budget_ns`;
+/// the median of some turns.
+///
+/// Thread  `work` runs on the calling thread; nothing else should use device and tier
+/// Fails   what measure_tier fails with where the device is the host, else measure_copies
+/// Throws  what `work` throws
+[[nodiscard]] Result<double> measure_interference(
+    Device& device,
+    Tier& tier,
+    std::function<void()> const& work,
+    std::int64_t budget_ns = 50'000'000
+);
 
 /// Both directions between the device and `pool`, as a machine has them.
 void add_links(Machine& machine, Pool pool, LinkRates const& rates);

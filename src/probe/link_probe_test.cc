@@ -4,12 +4,14 @@
 #include "probe/link_probe.h"
 
 #include "base/units.h"
+#include "memory/cpu_device.h"
 #include "tier/faulty_tier.h"
 #include "tier/memory_tier.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <stdexcept>
 
 namespace spillway {
 namespace {
@@ -39,6 +41,54 @@ TEST(LinkProbe, measures_memory) {
     Result<double> const rate = measure_host_memory(kOnce);
     ASSERT_TRUE(rate.ok()) << rate.error().message();
     EXPECT_GT(*rate, 1e6);
+}
+
+struct LinkProbeBeside : testing::Test {
+    std::shared_ptr<CpuDevice> device = CpuDevice::open({.limit_bytes = 1_MiB}).value();
+};
+
+TEST_F(LinkProbeBeside, work_runs_alone_and_beside_moves) {
+    // Stores wait until work has run beside them.
+    using enum Fault::Kind;
+    FaultyTier tier(
+        std::make_unique<MemoryTier>(64_MiB), {{.kind = hold, .count = Fault::kForever}}
+    );
+    int alone = 0;
+    int beside = 0;
+    auto const work = [&] {
+        tier.let_go();
+        tier.counters().used_bytes > 0 ? ++beside : ++alone;
+    };
+    Result<double> const share = measure_interference(*device, tier, work, kOnce);
+    ASSERT_TRUE(share.ok()) << share.error().message();
+    EXPECT_GE(*share, 0);
+    EXPECT_LE(*share, kMostInterference);
+    EXPECT_GT(alone, 0);
+    EXPECT_GT(beside, 0);
+    EXPECT_EQ(tier.counters().used_bytes, 0);
+}
+
+TEST_F(LinkProbeBeside, an_error_of_moves_or_work_ends_both) {
+    MemoryTier small(1_MiB);
+    EXPECT_EQ(
+        measure_interference(
+            *device, small, [] {}, kOnce
+        )
+            .error()
+            .code,
+        Errc::tier_full
+    );
+    MemoryTier tier(64_MiB);
+    int runs = 0;
+    auto const throws_beside = [&] {
+        if (++runs == 2) {  // the first is alone
+            throw std::runtime_error("no memory");
+        }
+    };
+    EXPECT_THROW(
+        (void)measure_interference(*device, tier, throws_beside, kOnce), std::runtime_error
+    );
+    EXPECT_EQ(tier.counters().used_bytes, 0);
 }
 
 TEST(LinkProbe, a_machine_takes_its_links) {

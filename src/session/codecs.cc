@@ -116,6 +116,11 @@ CodecSpeed speed_of(Codec const& codec, Buffers& buffers) {
 
 }  // namespace
 
+CodecSpeed measure_codec(std::string_view codec, std::int64_t raw_bytes) {
+    Buffers buffers = buffers_of(raw_bytes / 4 * 4);
+    return speed_of(*parse_codec(codec), buffers);
+}
+
 CodecSpeeds measure_codecs(std::int64_t raw_bytes) {
     Buffers buffers = buffers_of(raw_bytes / 4 * 4);
     CodecSpeeds speeds;

@@ -6,8 +6,10 @@
 #include "base/units.h"
 #include "memory/cpu_device.h"
 #include "memory/host_memory.h"
+#include "policy/qpo.h"
 #include "probe/link_probe.h"
 #include "session/places.h"
+#include "spillway/codecs.h"
 #include "spillway/limits.h"
 #include "spillway/planning.h"
 #include "tier/host_tier.h"
@@ -21,6 +23,8 @@
 namespace spillway {
 
 namespace {
+
+constexpr std::int64_t kCodedBytes = 16_MiB;
 
 std::int64_t capacity_of(Machine const& machine, Pool pool) {
     MachineTier const* const tier = find_tier(machine, pool);
@@ -87,6 +91,9 @@ Result<Machine> probed_machine(Device& device, Tier* host, Tier* nvme) {
             return rate.error();
         }
         machine->device.memory_bytes_per_s = *rate;
+        CodecSpeed const codec = measure_codec(qpo_codec(TensorClass::linear_input), kCodedBytes);
+        machine->device.encode_bytes_per_s = codec.encode_bytes_per_s;
+        machine->device.decode_bytes_per_s = codec.decode_bytes_per_s;
     }
     return machine;
 }

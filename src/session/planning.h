@@ -24,8 +24,8 @@ namespace spillway {
 /// Fails   the tiers' errors (measure_tier, measure_copies)
 [[nodiscard]] Result<Machine> machine_here(Device& device, Tier* host, Tier* nvme);
 
-/// The same with the rate of the CPU's memory, from which the speed of codecs follows, for a
-/// machine that is to be read later. Of a GPU the rate stays unknown.
+/// The same with the rates of the CPU's memory and of the codec that QPO has for most bytes, for a
+/// machine that is to be read later. Of a GPU both stay unknown.
 [[nodiscard]] Result<Machine> probed_machine(Device& device, Tier* host, Tier* nvme);
 
 /// Makes the plan of `choice` for any trace, on that machine, under its capacities. `face`: whose

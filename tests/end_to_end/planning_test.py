@@ -100,7 +100,8 @@ class Planning(InFolder):
                          {"host": 256 << 20, "nvme": 64 << 20})
         self.assertEqual({(link["from"], link["to"]) for link in machine["links"]},
                          {("device", "host"), ("host", "device"), ("device", "nvme"), ("nvme", "device")})
-        self.assertGreater(machine["device"]["memory_bytes_per_s"], 0)  # how fast codecs are follows from it
+        self.assertGreater(machine["device"]["memory_bytes_per_s"], 0)
+        self.assertGreater(min(machine["device"]["codec_bytes_per_s"].values()), 0)
         pathlib.Path(self.path("machine.json")).write_text(done.stdout)
         fitted = self.run_program("fit", str(GOLDEN / "trace.json"), self.path("machine.json"))
         self.assertEqual(fitted.returncode, 0, fitted.stderr)

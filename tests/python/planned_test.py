@@ -14,7 +14,6 @@ import torch
 from same_bits import Case, bits, noise, seeded
 
 LAYERS, WIDTH, ROWS, STEPS = 6, 128, 1024, 5
-A_TENSOR_BYTES = 2 * WIDTH * ROWS * 4  # the largest that is saved
 PLANNED = [policy.name for policy in spillway.policies() if policy.plans]
 
 
@@ -64,9 +63,8 @@ class Planned(Case):
                 self.assertEqual((plan["policy"].partition(" (")[0], plan["steps"]), (policy, STEPS - 3))  # auto says whose
                 self.assertGreater(plan["foretold_step_ns"], 0)
                 self.assertGreater(plan["recorded_step_ns"], 0)
-                # A value with a time to leave does so one operator later than simulated.
-                later = A_TENSOR_BYTES if report["loaded_bytes"] else 0
-                self.assertLessEqual(plan["peak_bytes"], 1.03 * plan["foretold_peak_bytes"] + later)
+                if not report["stored_bytes"]:  # else it hangs on the drive; tests/late holds that peak in virtual time
+                    self.assertLessEqual(plan["peak_bytes"], 1.03 * plan["foretold_peak_bytes"])
                 self.assertGreater(report["loaded_bytes"] + report["recomputed_bytes"], 0)
 
     def test_a_plan_makes_again_what_a_slow_link_does_not_hide(self) -> None:

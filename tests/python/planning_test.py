@@ -54,6 +54,8 @@ class Planning(Case):
         device = spillway.probe(self.net, nvme=self.folder, nvme_budget="64MiB")["device"]
         self.assertGreater(device["flop_per_s"]["float32"], 0)
         self.assertEqual(device["flop_per_s"]["half"], 0)  # not measured on the CPU
+        self.assertTrue(0 <= device["interference"] <= 0.9)
+        self.assertGreater(min(device["codec_bytes_per_s"].values()), 0)
         self.assertTrue(torch.equal(torch.get_rng_state(), before))
 
     def test_fit_goes_from_the_peak_down_to_the_smallest_budget_that_works(self) -> None:
@@ -83,7 +85,8 @@ class Planning(Case):
         for row in table.rows[:2]:
             self.assertEqual(row["measured_refusal"], "")
             self.assertGreater(row["measured_step_ns"], 0)
-            self.assertLessEqual(row["measured_peak_bytes"], 1.03 * row["peak_bytes"])
+            most = row["device_bytes"] if row["stored_bytes"] else 1.03 * row["peak_bytes"]  # the drive may be late
+            self.assertLessEqual(row["measured_peak_bytes"], most)
         self.assertIn("measured here", str(table))
         self.assertEqual(json.loads(table.to_json())["rows"], table.rows)
         self.assertEqual(gradients(self.net) + bits(self.net.buffers()), before)
