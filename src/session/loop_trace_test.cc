@@ -91,9 +91,12 @@ TEST(LoopTrace, the_step_after_the_next_is_traced_whether_or_not_its_values_leav
         EXPECT_EQ(trace.points.front().phase, Phase::forward);
         EXPECT_EQ(trace.points.back().phase, Phase::update);
         EXPECT_EQ(peak_without_moves(trace), 12 * kTracedSize);
-        for (TracePoint& point : trace.points) {
-            EXPECT_EQ(point.floor_bytes, 0);
-            point.duration_ns = 0;
+        for (std::size_t i = 0; i < trace.points.size(); ++i) {
+            // Until it is saved a value is floor.
+            bool const saves_next =
+                i + 1 < trace.points.size() && !trace.points[i + 1].saved.empty();
+            EXPECT_EQ(trace.points[i].floor_bytes, saves_next ? kTracedSize : 0);
+            trace.points[i].duration_ns = 0;
         }
     }
     EXPECT_EQ(traces[0], traces[1]);
@@ -121,9 +124,9 @@ TEST(LoopTrace, what_is_no_value_of_the_step_is_floor) {
     ASSERT_EQ(trace.values.size(), 2U);
     EXPECT_EQ(all_of(trace, &TracePoint::needed), std::vector<std::int64_t>{1});
     ASSERT_GE(trace.points.size(), 3U);
-    EXPECT_EQ(trace.points[0].floor_bytes, 3 * kTracedSize);
-    // The peak of the point was before its value: floor and value together are what there was.
-    EXPECT_EQ(trace.points[1].floor_bytes, (3 + 16 - 1) * kTracedSize);
+    EXPECT_EQ(trace.points[0].floor_bytes, (3 + 1) * kTracedSize);
+    EXPECT_TRUE(trace.points[0].saved.empty());
+    EXPECT_EQ(trace.points[1].floor_bytes, (3 + 16) * kTracedSize);
     EXPECT_EQ(peak_without_moves(trace), (3 + 1 + 16) * kTracedSize);
     EXPECT_EQ(trace.points.back().floor_bytes, 2 * kTracedSize);
     rig.device->free(parameter);

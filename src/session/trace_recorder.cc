@@ -87,11 +87,9 @@ void TraceRecorder::saw(
 
 /// What the allocator counted since the last event, less the values of the trace: floor and values
 /// together are the peak, whichever of them the bytes were.
-void TraceRecorder::see(Usage const& usage, std::int64_t saved_bytes) {
+void TraceRecorder::see(Usage const& usage) {
     point_.floor_bytes = std::max(
-        {point_.floor_bytes,
-         usage.used_bytes - held_bytes_ - saved_bytes,
-         usage.peak_bytes - held_before_bytes_ - saved_bytes}
+        {point_.floor_bytes, usage.used_bytes - held_bytes_, usage.peak_bytes - held_before_bytes_}
     );
 }
 
@@ -107,9 +105,9 @@ void TraceRecorder::take(Saved const& event) {
     }
     numbers_[event.value] = number;
     all_numbers_[event.value] = number;
-    see(event.usage, event.size_bytes);
-    point_.saved.push_back(number);
+    see(event.usage);
     close_point();
+    point_.saved.push_back(number);
 }
 
 void TraceRecorder::take(Need const& event) {
@@ -134,10 +132,10 @@ void TraceRecorder::take(PhaseBegan const& event) {
 void TraceRecorder::take(Point const& event) {
     see(event.usage);
     bool const has_ended = is_at_boundary_ && !trace_.points.empty();
-    TracePoint& point = has_ended ? trace_.points.back() : point_;
     for (ValueId const value : event.unshared) {
         if (ValueId const number = at(value); number.valid()) {
-            point.unshared.push_back(number);
+            bool const is_new = std::ranges::find(point_.saved, number) != point_.saved.end();
+            (has_ended && !is_new ? trace_.points.back() : point_).unshared.push_back(number);
         }
     }
 }

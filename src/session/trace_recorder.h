@@ -29,9 +29,9 @@ struct TraceWords {
     TensorClass tensor_class = TensorClass::other;
 };
 
-/// A point of the trace ends where a value is saved, where one is needed and where a phase begins;
-/// what happens between an `ends_point` and the `begins_point` after it, such as a load, is the
-/// runtime's and no compute.
+/// A point of the trace begins where a value is saved, where one is needed and where a phase
+/// begins; what happens between an `ends_point` and the `begins_point` after it, such as a load, is
+/// the runtime's and no compute.
 ///
 /// Values that were saved before the trace began are part of the floor.
 ///
@@ -90,7 +90,7 @@ class TraceRecorder {
     void take(Other const&) {}
 
     [[nodiscard]] Moment now(std::int64_t waited_ns) const;
-    void see(Usage const& usage, std::int64_t saved_bytes = 0);
+    void see(Usage const& usage);
     void close_point();
     [[nodiscard]] std::int64_t duration_ns(Moment const& from, Moment const& to) const;
     /// The value's number in the trace; invalid: it is not part of it, or over.

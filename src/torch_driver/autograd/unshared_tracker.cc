@@ -60,6 +60,9 @@ void UnsharedTracker::see_all() {
 std::vector<ValueId> UnsharedTracker::newly_unshared(std::size_t at_most) {
     std::vector<ValueId> unshared;
     std::size_t const looks = std::min(at_most, not_unshared_.size());
+    if (looks == not_unshared_.size()) {
+        next_candidate_ = 0;  // all of them, in the order in which they were saved
+    }
     for (std::size_t look = 0; look < looks && !not_unshared_.empty(); ++look) {
         if (next_candidate_ >= not_unshared_.size()) {
             next_candidate_ = 0;

@@ -55,6 +55,16 @@ TEST_F(UnsharedTrackerTest, each_call_goes_on_where_the_last_one_ended) {
     EXPECT_EQ(looks, 4);
 }
 
+TEST_F(UnsharedTrackerTest, where_all_are_looked_at_they_are_told_in_the_order_of_their_saves) {
+    Values const all{saved(), saved(), saved(), saved()};
+    for (ValueId const value : all) {
+        shared.insert(values.find(value));
+    }
+    EXPECT_EQ(newly_unshared(2), Values{});
+    shared.clear();
+    EXPECT_EQ(newly_unshared(), all);
+}
+
 TEST_F(UnsharedTrackerTest, what_was_handed_out_is_told_again_when_that_has_gone) {
     ValueId const value = saved();
     EXPECT_EQ(newly_unshared(), Values{value});
