@@ -234,7 +234,9 @@ TEST(ArenaTest, a_long_block_lies_on_huge_pages_as_far_as_it_fills_them) {
     auto* const first = static_cast<std::byte*>(block);
     first[0] = std::byte{1};
     first[2 * kHugePageBytes] = std::byte{1};
-    EXPECT_EQ(resident_pages(first, kHugePagePages), kHugePagePages) << "one touch fills it";
+    // One touch fills it, unless the system has no free memory in one piece of that size.
+    std::int64_t const touched = resident_pages(first, kHugePagePages);
+    EXPECT_TRUE(touched == kHugePagePages || touched == 1) << touched;
     EXPECT_EQ(resident_pages(first + kHugePageBytes, kHugePagePages), 0);
     EXPECT_EQ(resident_pages(first + 2 * kHugePageBytes, 2 * kExtra), 1) << "the rest is small";
     arena->free(block);

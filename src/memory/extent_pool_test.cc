@@ -59,9 +59,7 @@ TEST(ExtentPoolTest, nothing_fits_into_nothing_and_too_much_fits_nowhere) {
 }
 
 TEST(ExtentPoolTest, random_use_never_overlaps_and_ends_whole) {
-    std::uint64_t const seed = std::random_device{}();
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    std::mt19937_64 random(seed);
+    std::mt19937_64 random(1);
     ExtentPool pool(1000, 1);
     std::vector<bool> used(1000, false);
     std::vector<std::pair<std::int64_t, std::int64_t>> held;

@@ -40,7 +40,7 @@ TEST(LinkProbe, what_the_tier_cannot_do_is_its_error) {
 TEST(LinkProbe, measures_memory) {
     Result<double> const rate = measure_host_memory(kOnce);
     ASSERT_TRUE(rate.ok()) << rate.error().message();
-    EXPECT_GT(*rate, 1e6);
+    EXPECT_GT(*rate, 0);
 }
 
 struct LinkProbeBeside : testing::Test {

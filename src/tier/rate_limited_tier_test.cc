@@ -49,26 +49,26 @@ struct Block {
     Block(Link& link, std::size_t size) : link_(link), bytes(size, std::byte{7}) {
         room = std::move(link.tier->reserve(std::ssize(bytes))).value();
     }
-    void store() {
-        link_.tier->store(room, bytes, [this](Result<void> const& outcome) {
-            ended.set_value(outcome);
-            did_end = true;
-        });
-    }
+    void store() { link_.tier->store(room, bytes, ending()); }
     void load() {
-        ended = {};
+        ended = std::make_shared<std::promise<Result<void>>>();
         did_end = false;
-        link_.tier->load(room, bytes, [this](Result<void> const& outcome) {
-            ended.set_value(outcome);
-            did_end = true;
-        });
+        link_.tier->load(room, bytes, ending());
     }
-    Result<void> wait() { return ended.get_future().get(); }
+    Result<void> wait() { return ended->get_future().get(); }
+    /// The block may be gone as soon as it has told.
+    TierDone ending() {
+        return [this, told = ended](Result<void> const& outcome) {
+            did_end = true;
+            told->set_value(outcome);
+        };
+    }
 
     Link& link_;
     std::vector<std::byte> bytes;
     Reservation room;
-    std::promise<Result<void>> ended;
+    std::shared_ptr<std::promise<Result<void>>> ended =
+        std::make_shared<std::promise<Result<void>>>();
     std::atomic<bool> did_end = false;
 };
 

@@ -148,7 +148,7 @@ class Sessions:
 
     def settle(self, to: int) -> int:
         """Device bytes in use; where they are more than `to`, after the copies in flight had time to end."""
-        for waited in range(100):
+        for waited in range(400):
             now = self.device_bytes()
             if now <= to:
                 break

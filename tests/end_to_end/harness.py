@@ -32,7 +32,9 @@ class InFolder(unittest.TestCase):
     """Runs programs inside an empty folder, which no bad input may leave changed."""
 
     def setUp(self):
-        holder = tempfile.TemporaryDirectory(prefix="spillway-e2e-")
+        scratch = BUILD / "scratch"  # on a disk: a system's temporary folder may be memory
+        scratch.mkdir(exist_ok=True)
+        holder = tempfile.TemporaryDirectory(prefix="e2e-", dir=scratch)
         self.addCleanup(holder.cleanup)
         self.folder = pathlib.Path(holder.name)
 

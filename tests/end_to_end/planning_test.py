@@ -55,7 +55,9 @@ class Planning(InFolder):
                 ours = self.trained(*model, "--device-budget", "6MiB", "--nvme", self.path("."), "--nvme-allow-tmpfs", "--policy", policy)
                 report, plan = ours["report"], ours["report"]["plan"]
                 self.assertEqual(ours["losses"], plain["losses"])
-                self.assertGreater(report["recomputed_bytes"], 0)
+                looks_at_rates = policy not in ("superneurons", "rotor")  # a quick drive may hide all
+                moved_bytes = report["loaded_bytes"] if looks_at_rates else 0
+                self.assertGreater(report["recomputed_bytes"] + moved_bytes, 0)
                 self.assertLessEqual(report["device_peak_bytes"], 6 << 20)
                 if policy != "delta":  # it chooses at run time
                     self.assertEqual((plan["policy"].partition(" ")[0], plan["refusal"], plan["steps"]), (policy, "", 2))

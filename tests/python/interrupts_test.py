@@ -114,7 +114,7 @@ class Interrupts(same_bits.Case):
             except Exception as raised:
                 seen.append(raised)
 
-        session = self.open(torch.nn.Linear(2, 2), "14MiB", nvme_rate="4MiB")
+        session = self.open(torch.nn.Linear(2, 2), "14MiB", nvme_rate="2MiB")
         Wait.asked.clear()
         thread = threading.Thread(target=backward)
         thread.start()

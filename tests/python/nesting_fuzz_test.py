@@ -17,7 +17,7 @@ WIDTH, ROWS, MODELS = 96, 256, 3
 MEBI = 1 << 20
 SEEDS = range(24)
 TIGHT, AMPLE = MEBI, 3 * MEBI // 2
-HANGS_AFTER_S = 120
+HANGS_AFTER_S = 600
 
 
 class Stop(Exception):

@@ -116,7 +116,7 @@ class Threads(Case):
 
         thread = threading.Thread(target=run)
         thread.start()
-        thread.join(60)
+        thread.join(600)
         self.assertFalse(thread.is_alive(), "hangs")
         result, error = ends[0]
         if error is not None:
@@ -172,7 +172,7 @@ class Threads(Case):
             both.append(threading.Thread(target=lambda: ends.append(work())))
             both[-1].start()
         for thread in both:
-            thread.join(120)
+            thread.join(600)
             self.assertFalse(thread.is_alive(), "hangs")
         for seen, moved in ends:
             self.assertEqual(seen, PLAIN)

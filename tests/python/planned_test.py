@@ -69,7 +69,7 @@ class Planned(Case):
 
     def test_a_plan_makes_again_what_a_slow_link_does_not_hide(self) -> None:
         budget = int(0.75 * self.under("online")[1]["device_peak_bytes"])
-        seen, report = self.under("capuchin", budget, nvme_rate="20MB")
+        seen, report = self.under("capuchin", budget, nvme_rate="10MB")
         self.assertEqual(seen, self.plain())
         self.assertEqual(report["plan"]["refusal"], "")
         self.assertGreater(report["recomputed_values"], 0)

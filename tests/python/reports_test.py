@@ -29,7 +29,7 @@ class Reports(Train):
         self.assertEqual(xml.etree.ElementTree.fromstring(page).tag, "table")  # every tag is closed, all else escaped
         self.assertGreater(json.loads(report.to_json())["stored_bytes"], 0)
         session.close()
-        self.assertEqual(session.report()["stored_bytes"], report["stored_bytes"])
+        self.assertGreaterEqual(session.report()["stored_bytes"], report["stored_bytes"])  # what was under way has ended
 
     def split_of_peak(self, net: torch.nn.Module, batch_of, optimizer: torch.optim.Optimizer,
                       inside: bool = True) -> dict[str, int]:

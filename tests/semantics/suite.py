@@ -83,7 +83,7 @@ def _in_a_process(work: Work, log: pathlib.Path) -> tuple[list[Any], Outcome]:
     lines, hung = _lines_of(reading)
     if hung:
         os.kill(child, signal.SIGUSR1)  # the stacks of all its threads, into the log
-        time.sleep(1)
+        time.sleep(5)
         os.kill(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if hung:
