@@ -21,8 +21,8 @@ from .errors import Error, OptionError
 from .session import Session, _call, _device_bytes, _device_of, _rank
 
 _AS_MUCH_AS_IT_TAKES = "1TiB"
-_STEPS_TO_MEASURE = 6  # the first three record a step and plan
 _STEPS_TO_RECORD = 3  # one warms up; the trace of the next is whole when another begins
+_STEPS_TO_MEASURE = 3
 
 Step = Callable[[], torch.Tensor | None]
 
@@ -152,26 +152,61 @@ def _of_optimizer(model: torch.nn.Module) -> str:
             f"{2 * trained / 2**20:.1f} MiB)\n")
 
 
-def _measure(model: torch.nn.Module, step: Step, row: dict[str, Any], places: Mapping[str, Any]) -> None:
-    """Trains for some steps under the row's policy and budget. The steps after the plan came in are measured."""
-    row.update(measured_step_ns=0, measured_peak_bytes=0, measured_refusal="")
-    try:
-        session = Session(model, device_budget=row["device_bytes"], policy=row["policy"], **places)
-    except Error as refusal:
-        row["measured_refusal"] = str(refusal)
-        return
-    try:
-        with _untouched(model):
-            seconds = [_run(session, model, step) for _ in range(_STEPS_TO_MEASURE)][_STEPS_TO_RECORD:]
-        report = session.report()
-        plan = report["plan"] or {}
-        row["measured_refusal"] = plan.get("refusal", "")
-        row["measured_step_ns"] = int(1e9 * statistics.median(seconds))
-        row["measured_peak_bytes"] = plan.get("peak_bytes") or report["device_peak_bytes"]
-    except torch.OutOfMemoryError as refusal:
-        row["measured_refusal"] = str(refusal).splitlines()[0]
-    finally:
-        session.close()
+class _Measured:
+    """A row's session, and the seconds of each measured step."""
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        self.row, self.seconds = row, list[float]()
+        self.session: Session | None = None
+        row.update(measured_step_ns=0, measured_peak_bytes=0, measured_refusal="")
+
+    def run(self, model: torch.nn.Module, step: Step, steps: int) -> None:
+        """None where there is no session, and none after a step that did not run."""
+        try:
+            while self.session and steps > 0:
+                self.seconds.append(_run(self.session, model, step))
+                steps -= 1
+        except torch.OutOfMemoryError as refusal:
+            self.row["measured_refusal"] = str(refusal).splitlines()[0]
+            _forget_gradients(model)
+            self.close()
+
+    def open(self, model: torch.nn.Module, step: Step, places: Mapping[str, Any]) -> None:
+        """Runs the steps that record and plan, too."""
+        try:
+            self.session = Session(model, device_budget=self.row["device_bytes"], policy=self.row["policy"], **places)
+        except Error as refusal:
+            self.row["measured_refusal"] = str(refusal)
+        self.run(model, step, _STEPS_TO_RECORD)
+        self.seconds.clear()
+
+    def tell(self) -> None:
+        if self.session:
+            report = self.session.report()
+            plan = report["plan"] or {}
+            self.row.update(measured_refusal=plan.get("refusal", ""), measured_step_ns=int(1e9 * statistics.median(self.seconds)),
+                            measured_peak_bytes=plan.get("peak_bytes") or report["device_peak_bytes"])
+
+    def close(self) -> None:
+        if self.session:
+            self.session.close()
+        self.session = None
+
+
+def _measure(model: torch.nn.Module, step: Step, rows: list[dict[str, Any]], places: Mapping[str, Any], told: str) -> None:
+    """Trains under the rows' policies, which have one budget. After the steps that plan each has a step in turn, some times: what
+    else the machine does meanwhile slows all of them."""
+    with contextlib.ExitStack() as opened, _untouched(model):
+        measured = [_Measured(row) for row in rows]
+        for number, each in enumerate(measured, 1):
+            opened.callback(each.close)
+            print(f"spillway: {told}: {number} of {len(rows)} policies: {each.row['policy']}", file=sys.stderr)
+            each.open(model, step, places)
+        for _ in range(_STEPS_TO_MEASURE):
+            for each in measured:
+                each.run(model, step, 1)
+        for each in measured:
+            each.tell()
 
 
 def probe(
@@ -269,8 +304,8 @@ def compare(
         policies: Names with their parameters ("te:layers=4"); without any, all that make plans, "online" and "delta".
         budgets: Device budgets; without any, a quarter, a half and three quarters of the way from the smallest that works
             to the peak.
-        real: Also trains under each policy and budget that can run, one after the other, and says what it took. No
-            optimizer runs. Not with `machine`, which may be another one.
+        real: Also trains under each policy and budget that can run, and says what it took; the policies of one budget
+            have their steps in turn. No optimizer runs. Not with `machine`, which may be another one.
     """
     if real and machine is not None:
         raise OptionError("real", "what is measured is measured here; leave machine out")
@@ -283,8 +318,8 @@ def compare(
     with _files(model, step, machine, places) as (trace, described):
         table = Comparison(*_call(torch.ops.spillway.compare, trace, described, [_options.utf8(each) for each in policies],
                                   [_options.utf8(str(each)) for each in budgets]))
-    rows = [row for row in table.rows if real and not row["refusal"]]
-    for number, row in enumerate(rows, 1):
-        print(f"spillway: {number} of {len(rows)}: {row['policy']} under {row['device_bytes'] / 2**20:.1f} MiB", file=sys.stderr)
-        _measure(model, step, row, places)
+    sizes = list(dict.fromkeys(row["device_bytes"] for row in table.rows if real))
+    for number, size in enumerate(sizes, 1):
+        rows = [row for row in table.rows if row["device_bytes"] == size and not row["refusal"]]
+        _measure(model, step, rows, places, f"{number} of {len(sizes)} budgets, {size / 2**20:.1f} MiB")
     return table

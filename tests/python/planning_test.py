@@ -5,11 +5,13 @@
 import json
 import pathlib
 import unittest
+import unittest.mock
 from typing import Any
 
 import spillway
 import torch
 from same_bits import Case, bits, gradients, noise, seeded
+from spillway import planning
 
 LAYERS, WIDTH, ROWS = 6, 64, 256
 
@@ -90,6 +92,16 @@ class Planning(Case):
         self.assertIn("measured here", str(table))
         self.assertEqual(json.loads(table.to_json())["rows"], table.rows)
         self.assertEqual(gradients(self.net) + bits(self.net.buffers()), before)
+
+    def test_for_real_the_policies_of_a_budget_have_their_steps_in_turn(self) -> None:
+        with unittest.mock.patch.object(planning, "_run", wraps=planning._run) as run:
+            spillway.compare(self.net, self.step, policies=["te", "rotor"], budgets=["64MiB", "48MiB"], nvme=self.folder, real=True)
+        sessions = [call.args[0] for call in run.call_args_list][planning._STEPS_TO_RECORD:]  # first a step was recorded
+        steps = planning._STEPS_TO_RECORD + planning._STEPS_TO_MEASURE
+        for of_budget in (sessions[:2 * steps], sessions[2 * steps:]):
+            one, other = of_budget[-2:]
+            self.assertIsNot(one, other)
+            self.assertEqual(of_budget[2 * planning._STEPS_TO_RECORD:], [one, other] * planning._STEPS_TO_MEASURE)
 
     def test_without_a_place_to_move_to_only_what_makes_again_runs(self) -> None:
         table = spillway.compare(self.net, self.step)
