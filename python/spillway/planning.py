@@ -22,7 +22,7 @@ from .session import Session, _call, _device_bytes, _device_of, _rank
 
 _AS_MUCH_AS_IT_TAKES = "1TiB"
 _STEPS_TO_RECORD = 3  # one warms up; the trace of the next is whole when another begins
-_STEPS_TO_MEASURE = 3
+_TURNS = 3  # of what is measured for real
 
 Step = Callable[[], torch.Tensor | None]
 
@@ -152,61 +152,41 @@ def _of_optimizer(model: torch.nn.Module) -> str:
             f"{2 * trained / 2**20:.1f} MiB)\n")
 
 
-class _Measured:
-    """A row's session, and the seconds of each measured step."""
+def _measure(model: torch.nn.Module, step: Step, row: dict[str, Any], places: Mapping[str, Any]) -> list[float]:
+    """Trains for some steps under the row's policy and budget. The seconds of those after the plan came in; none: it does not run."""
+    try:
+        session = Session(model, device_budget=row["device_bytes"], policy=row["policy"], **places)
+    except Error as refusal:
+        row["measured_refusal"] = str(refusal)
+        return []
+    try:
+        with _untouched(model):
+            seconds = [_run(session, model, step) for _ in range(_STEPS_TO_RECORD + 1)][_STEPS_TO_RECORD:]
+        report = session.report()
+        plan = report["plan"] or {}
+        row["measured_refusal"] = plan.get("refusal", "")
+        row["measured_peak_bytes"] = max(row["measured_peak_bytes"], plan.get("peak_bytes") or report["device_peak_bytes"])
+        return seconds
+    except torch.OutOfMemoryError as refusal:
+        row["measured_refusal"] = str(refusal).splitlines()[0]
+        return []
+    finally:
+        session.close()
 
-    def __init__(self, row: dict[str, Any]) -> None:
-        self.row, self.seconds = row, list[float]()
-        self.session: Session | None = None
+
+def _measure_in_turn(model: torch.nn.Module, step: Step, rows: list[dict[str, Any]], places: Mapping[str, Any]) -> None:
+    """All rows, some times: what else the machine does meanwhile slows all of them. One session is open at a time, since each
+    holds its places."""
+    seconds: list[list[float]] = [[] for _ in rows]
+    for row in rows:
         row.update(measured_step_ns=0, measured_peak_bytes=0, measured_refusal="")
-
-    def run(self, model: torch.nn.Module, step: Step, steps: int) -> None:
-        """None where there is no session, and none after a step that did not run."""
-        try:
-            while self.session and steps > 0:
-                self.seconds.append(_run(self.session, model, step))
-                steps -= 1
-        except torch.OutOfMemoryError as refusal:
-            self.row["measured_refusal"] = str(refusal).splitlines()[0]
-            _forget_gradients(model)
-            self.close()
-
-    def open(self, model: torch.nn.Module, step: Step, places: Mapping[str, Any]) -> None:
-        """Runs the steps that record and plan, too."""
-        try:
-            self.session = Session(model, device_budget=self.row["device_bytes"], policy=self.row["policy"], **places)
-        except Error as refusal:
-            self.row["measured_refusal"] = str(refusal)
-        self.run(model, step, _STEPS_TO_RECORD)
-        self.seconds.clear()
-
-    def tell(self) -> None:
-        if self.session:
-            report = self.session.report()
-            plan = report["plan"] or {}
-            self.row.update(measured_refusal=plan.get("refusal", ""), measured_step_ns=int(1e9 * statistics.median(self.seconds)),
-                            measured_peak_bytes=plan.get("peak_bytes") or report["device_peak_bytes"])
-
-    def close(self) -> None:
-        if self.session:
-            self.session.close()
-        self.session = None
-
-
-def _measure(model: torch.nn.Module, step: Step, rows: list[dict[str, Any]], places: Mapping[str, Any], told: str) -> None:
-    """Trains under the rows' policies, which have one budget. After the steps that plan each has a step in turn, some times: what
-    else the machine does meanwhile slows all of them."""
-    with contextlib.ExitStack() as opened, _untouched(model):
-        measured = [_Measured(row) for row in rows]
-        for number, each in enumerate(measured, 1):
-            opened.callback(each.close)
-            print(f"spillway: {told}: {number} of {len(rows)} policies: {each.row['policy']}", file=sys.stderr)
-            each.open(model, step, places)
-        for _ in range(_STEPS_TO_MEASURE):
-            for each in measured:
-                each.run(model, step, 1)
-        for each in measured:
-            each.tell()
+    for turn in range(_TURNS):
+        for number, row in enumerate(rows):
+            print(f"spillway: turn {turn + 1} of {_TURNS}, {number + 1} of {len(rows)}: {row['policy']} under "
+                  f"{row['device_bytes'] / 2**20:.1f} MiB", file=sys.stderr)
+            seconds[number] += _measure(model, step, row, places)
+    for row, each in zip(rows, seconds, strict=True):
+        row["measured_step_ns"] = int(1e9 * statistics.median(each)) if each else 0
 
 
 def probe(
@@ -221,7 +201,8 @@ def probe(
     """Measures the places where saved tensors may wait: bytes a second each way, alone and both at once, and latencies.
 
     And how fast the device multiplies in float32, as torch is set now, and reads and writes its memory; a GPU also in bfloat16.
-    And which share of that it lacks while bytes move, and on the CPU how fast it encodes. Takes about a second for each place. The options are those of `spillway.session`.
+    And which share of that it lacks while bytes move, and on the CPU how fast it encodes. Takes about a second for each place.
+    The options are those of `spillway.session`.
 
     Args:
         model: Of the device that it is on; without one, of the CPU.
@@ -304,8 +285,8 @@ def compare(
         policies: Names with their parameters ("te:layers=4"); without any, all that make plans, "online" and "delta".
         budgets: Device budgets; without any, a quarter, a half and three quarters of the way from the smallest that works
             to the peak.
-        real: Also trains under each policy and budget that can run, and says what it took; the policies of one budget
-            have their steps in turn. No optimizer runs. Not with `machine`, which may be another one.
+        real: Also trains under each policy and budget that can run, and says what it took: all in turn, three times. No
+            optimizer runs. Not with `machine`, which may be another one.
     """
     if real and machine is not None:
         raise OptionError("real", "what is measured is measured here; leave machine out")
@@ -318,8 +299,6 @@ def compare(
     with _files(model, step, machine, places) as (trace, described):
         table = Comparison(*_call(torch.ops.spillway.compare, trace, described, [_options.utf8(each) for each in policies],
                                   [_options.utf8(str(each)) for each in budgets]))
-    sizes = list(dict.fromkeys(row["device_bytes"] for row in table.rows if real))
-    for number, size in enumerate(sizes, 1):
-        rows = [row for row in table.rows if row["device_bytes"] == size and not row["refusal"]]
-        _measure(model, step, rows, places, f"{number} of {len(sizes)} budgets, {size / 2**20:.1f} MiB")
+    if real:
+        _measure_in_turn(model, step, [row for row in table.rows if not row["refusal"]], places)
     return table

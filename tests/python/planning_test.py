@@ -93,15 +93,11 @@ class Planning(Case):
         self.assertEqual(json.loads(table.to_json())["rows"], table.rows)
         self.assertEqual(gradients(self.net) + bits(self.net.buffers()), before)
 
-    def test_for_real_the_policies_of_a_budget_have_their_steps_in_turn(self) -> None:
-        with unittest.mock.patch.object(planning, "_run", wraps=planning._run) as run:
-            spillway.compare(self.net, self.step, policies=["te", "rotor"], budgets=["64MiB", "48MiB"], nvme=self.folder, real=True)
-        sessions = [call.args[0] for call in run.call_args_list][planning._STEPS_TO_RECORD:]  # first a step was recorded
-        steps = planning._STEPS_TO_RECORD + planning._STEPS_TO_MEASURE
-        for of_budget in (sessions[:2 * steps], sessions[2 * steps:]):
-            one, other = of_budget[-2:]
-            self.assertIsNot(one, other)
-            self.assertEqual(of_budget[2 * planning._STEPS_TO_RECORD:], [one, other] * planning._STEPS_TO_MEASURE)
+    def test_for_real_the_policies_are_measured_in_turn(self) -> None:
+        with unittest.mock.patch.object(planning, "_measure", wraps=planning._measure) as measure:
+            spillway.compare(self.net, self.step, policies=["te", "rotor"], budgets=["64MiB"], nvme=self.folder, real=True)
+        rows = [call.args[2]["policy"] for call in measure.call_args_list]
+        self.assertEqual(rows, ["te", "rotor"] * planning._TURNS)
 
     def test_without_a_place_to_move_to_only_what_makes_again_runs(self) -> None:
         table = spillway.compare(self.net, self.step)
