@@ -174,14 +174,14 @@ TEST(LoopTrace, recipes_refer_to_the_traces_values) {
     rig.loop->phase(Phase::backward);
     rig.loop->add_to_trace(
         {{source, {"layers.0", "it is an input"}},
-         {made, {"layers.1", ""}},
+         {made, {.module = "layers.1", .recipe_ns = 2000}},
          {other, {"", "unknown"}},
          {ValueId{999}, {"of another step", ""}}}
     );
     rig.loop.reset();
     Trace const trace = rig.traced();
     ASSERT_EQ(trace.values.size(), 3U);
-    EXPECT_EQ(trace.values[1].recipe, (RecipeShape{{ValueId{0}}, 2, 1000, 7}));
+    EXPECT_EQ(trace.values[1].recipe, (RecipeShape{{ValueId{0}}, 2, 2000, 7}));
     EXPECT_EQ(trace.values[1].module, "layers.1");
     EXPECT_EQ(trace.values[0].why_no_recipe, "it is an input");
     EXPECT_FALSE(trace.values[0].recipe);

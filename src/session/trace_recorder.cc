@@ -174,6 +174,9 @@ void TraceRecorder::add_words(std::unordered_map<ValueId, TraceWords> const& wor
             TraceValue& of = trace_.values[number->second.index()];
             of.module = found.module.empty() ? of.module : found.module;
             of.why_no_recipe = found.why_no_recipe.empty() ? of.why_no_recipe : found.why_no_recipe;
+            if (of.recipe && found.recipe_ns > 0) {
+                of.recipe->duration_ns = found.recipe_ns;
+            }
             of.dtype = found.dtype.empty() ? of.dtype : found.dtype;
             of.tensor_class =
                 found.tensor_class == TensorClass::other ? of.tensor_class : found.tensor_class;

@@ -27,6 +27,8 @@ struct TraceWords {
     std::string why_no_recipe{};  ///< empty: it has one, or nobody looked for one
     std::string dtype{};          ///< "float32"; empty: not known
     TensorClass tensor_class = TensorClass::other;
+    std::int64_t recipe_ns =
+        0;  ///< of its recipe by the device; 0: as it was told when it was made
 };
 
 /// A point of the trace begins where a value is saved, where one is needed and where a phase

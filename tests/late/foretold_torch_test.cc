@@ -16,6 +16,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,9 +44,9 @@ std::int64_t foretold_duration(std::string_view op, std::int64_t size_bytes) {
     return static_cast<std::int64_t>(ns_a_byte * static_cast<double>(size_bytes));
 }
 
-class Foretold : public LateTest, public testing::WithParamInterface<std::string> {
+class ForetoldRig : public LateTest {
   protected:
-    Foretold() {
+    ForetoldRig() {
         configure({.mode = Mode::virtual_time, .duration = foretold_duration, .poll_ns = 1});
         std::filesystem::create_directories(folder_);
         double const rate = 1e9 / (2 * kCopyNs);
@@ -67,7 +68,7 @@ class Foretold : public LateTest, public testing::WithParamInterface<std::string
             {"groups", nlohmann::json::array()}};
         std::ofstream(machine_) << machine.dump();
     }
-    ~Foretold() override { std::filesystem::remove_all(folder_); }
+    ~ForetoldRig() override { std::filesystem::remove_all(folder_); }
 
     struct Ran {
         std::int64_t step_ns = 0;  ///< of the last step
@@ -132,6 +133,39 @@ class Foretold : public LateTest, public testing::WithParamInterface<std::string
     std::string const machine_ = folder_ + "/machine.json";
     std::string const plan_ = folder_ + "/plan.json";
 };
+
+class Foretold : public ForetoldRig, public testing::WithParamInterface<std::string> {};
+using ForetoldRecipes = ForetoldRig;
+
+/// The program runs ahead, so what the host's clock says of an operator is next to nothing.
+TEST_F(ForetoldRecipes, take_what_the_device_took) {
+    spillway::SessionOptions options;
+    options.policy = "recompute_all";
+    options.device_budget_bytes = 1 << 29;
+    (void)train(options, trace_);
+    std::ifstream in(trace_);
+    auto const trace = nlohmann::json::parse(in);
+    double const value = sizeof(float) * kForetoldRows * kForetoldWidth;
+    double const weight = sizeof(float) * kForetoldWidth * kForetoldWidth;
+    double const gelu_ns = kElementwiseNs * 2 * value;
+    double const product_ns = kProductNs * (2 * value + weight);
+    double const sum_ns = kElementwiseNs * 3 * value;
+    std::map<std::string, double> const took{
+        {"GeluBackward0", gelu_ns},
+        {"MmBackward0", product_ns},
+        {"AddBackward0", product_ns + sum_ns}};
+    std::map<std::string, int> recipes;
+    for (auto const& each : trace["values"]) {
+        if (each.contains("recipe")) {
+            auto const maker = each["slot"]["producer"].get<std::string>();
+            ++recipes[maker];
+            EXPECT_EQ(each["recipe"]["duration_ns"].get<double>(), took.at(maker)) << each.dump();
+        }
+    }
+    EXPECT_EQ(recipes["GeluBackward0"], kForetoldLayers);
+    EXPECT_EQ(recipes["MmBackward0"], kForetoldLayers);
+    EXPECT_GE(recipes["AddBackward0"], kForetoldLayers - 1);
+}
 
 TEST_P(Foretold, step_and_peak_are_reached_as_foretold) {
     spillway::SessionOptions options;

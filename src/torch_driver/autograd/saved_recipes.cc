@@ -374,7 +374,13 @@ void SavedTensors::make_recipes(std::int64_t room_bytes) {
             sought.again = true;
         }
         if (log_.is_kept() && !sought.again) {
-            log_.add_recipe(saved->value, sought.recipe != nullptr, std::move(sought.words));
+            log_.add_recipe(
+                saved->value,
+                {.is_there = sought.recipe != nullptr,
+                 .words = std::move(sought.words),
+                 .exact_duration_ns =
+                     sought.recipe ? sought.recipe->recipe.exact_duration_ns() : nullptr}
+            );
         }
         MutexLock const lock(mutex_);
         SavedValue* const entry = state_.values.find(saved->value);

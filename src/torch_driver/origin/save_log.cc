@@ -127,12 +127,12 @@ void SaveLog::begin_pass() {
     recipes_.clear();
 }
 
-void SaveLog::add_recipe(ValueId value, bool is_there, std::string words) {
+void SaveLog::add_recipe(ValueId value, RecipeWords words) {
     MutexLock const lock(mutex_);
     if (recipes_.size() >= kMostSaves) {
         recipes_.clear();
     }
-    recipes_[value] = {is_there, std::move(words)};
+    recipes_[value] = std::move(words);
 }
 
 std::string const* SaveLog::kept(std::string_view name, std::string const* likely) {
@@ -215,9 +215,15 @@ std::unordered_map<ValueId, TraceWords> SaveLog::trace_words() const {
     for (auto& [value, module] : modules()) {
         words[value].module = module;
     }
-    MutexLock const lock(mutex_);
-    for (auto const& [value, recipe] : recipes_) {
+    auto const recipes = [this] {
+        MutexLock const lock(mutex_);
+        return recipes_;
+    }();
+    for (auto const& [value, recipe] : recipes) {
         words[value].why_no_recipe = recipe.is_there ? "" : recipe.words;
+        if (recipe.exact_duration_ns) {
+            words[value].recipe_ns = recipe.exact_duration_ns();
+        }
     }
     return words;
 }

@@ -27,6 +27,7 @@ namespace spillway {
 struct RecipeWords {
     bool is_there = false;
     std::string words;
+    std::function<std::int64_t()> exact_duration_ns;  ///< see Recipe
 };
 
 /// Thread  any; one mutex, and nothing else is called under it
@@ -42,7 +43,7 @@ class SaveLog {
     void add(Save save, RunningOperators const& by);
 
     /// How the value can be made again, in words, or why not.
-    void add_recipe(ValueId value, bool is_there, std::string words);
+    void add_recipe(ValueId value, RecipeWords words);
 
     /// A table of the saves whose place begins with `module` (empty: all): place and role
     /// (saves.h), bytes, and why it stayed or where it went; then their sum. No hook runs in the
@@ -53,7 +54,7 @@ class SaveLog {
 
     /// Of the values among the saves: the module of the first that saved each.
     [[nodiscard]] std::unordered_map<ValueId, std::string> modules() const;
-    /// With that, and why a value cannot be made again.
+    /// With that, why a value cannot be made again, and how long it takes; waits for the device.
     [[nodiscard]] std::unordered_map<ValueId, TraceWords> trace_words() const;
 
   private:

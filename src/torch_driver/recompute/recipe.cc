@@ -123,6 +123,26 @@ std::int64_t Recipe::duration_ns() const {
     return sum;
 }
 
+std::function<std::int64_t()> Recipe::exact_duration_ns() const {
+    std::vector<CallTime> times;
+    for (Step const& step : steps_) {
+        if (step.call->time.is_on_stream()) {
+            times.push_back(step.call->time);
+        }
+    }
+    if (times.empty()) {
+        return nullptr;
+    }
+    return [times = std::move(times)] {
+        std::int64_t sum = 0;
+        for (CallTime const& time : times) {
+            time.wait();
+            sum += time.ns();
+        }
+        return sum;
+    };
+}
+
 std::int64_t Recipe::transient_bytes() const {
     std::int64_t sum = 0;
     for (Step const& step : steps_) {

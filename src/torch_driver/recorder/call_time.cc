@@ -42,6 +42,15 @@ std::int64_t CallTime::ns() const {
     }
 }
 
+void CallTime::wait() const {
+    if (on_stream_ != nullptr) {
+        try {
+            on_stream_->end.synchronize();
+        } catch (std::exception const&) {  // the device has failed, which torch's next call reports
+        }
+    }
+}
+
 void CallTimer::begins(std::vector<c10::IValue> const& arguments) {
     begin_.reset();
     std::optional<c10::Device> device;

@@ -19,6 +19,9 @@ class CallTime {
   public:
     /// The host's while the stream has not passed the operator.
     [[nodiscard]] std::int64_t ns() const;
+    [[nodiscard]] bool is_on_stream() const { return on_stream_ != nullptr; }
+    /// Until the stream has passed the operator.
+    void wait() const;
 
   private:
     friend class CallTimer;
