@@ -117,8 +117,8 @@ test-seeds: packages ## The runtime's suite on the late accelerator under 10,000
 	@python3 tools/seeds.py --build $(torch_folder) --seeds $(or $(SEEDS),10000)
 
 .PHONY: mutants
-mutants: packages ## Break each rule of order: the suite notices every one; last line JSON
-	@tools/build.sh mutants spillway_late_torch_test
+mutants: packages ## Break each rule of order and of recompute: the tests notice every one; last line JSON
+	@tools/build.sh mutants spillway_late_torch_test spillway_torch_driver_test
 	@python3 tools/mutants.py
 
 .PHONY: test-asan asan

@@ -25,7 +25,7 @@ by_memory=$(awk '/MemAvailable/ {print int($2 / 2000000)}' /proc/meminfo)
 
 options=()
 # Several files are compiled as one, as `pip install .` does it, where nobody waits for one alone: a third of the time.
-[[ $preset =~ ^(asan|tsan)$ || -n $torch ]] && options+=(-DCMAKE_UNITY_BUILD=ON)
+[[ $preset =~ ^(asan|tsan|mutants)$ || -n $torch ]] && options+=(-DCMAKE_UNITY_BUILD=ON)
 if [[ $preset =~ ^(torch|gpu|mutants|asan)$ ]]; then
     # shellcheck disable=SC2086  # no version is no argument
     python=$(tools/setup.sh torch $torch)

@@ -42,8 +42,8 @@ class Run(unittest.TestCase):
 
     def test_too_long_is_killed_with_its_children(self) -> None:
         begin = time.monotonic()
-        self.assertIn("not done after", ran("echo started; sleep 60 & sleep 60", 0.3)["error"])
-        self.assertLess(time.monotonic() - begin, 20)
+        self.assertIn("not done after", ran("echo started; sleep 3000 & sleep 3000", 0.3)["error"])
+        self.assertLess(time.monotonic() - begin, 1500)
 
     def test_no_time_left_and_no_program(self) -> None:
         self.assertIn("not run", ran("true", 0)["error"])

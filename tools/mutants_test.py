@@ -28,6 +28,14 @@ class BreakOne(unittest.TestCase):
         self.assertEqual(output.end, "killed")
         self.assertEqual(output.how, "A.case ended with -6: an assertion failed: x")
 
+    def test_the_first_test_that_failed_is_named(self) -> None:
+        failed = "echo '[  FAILED  ] A.case (3 ms)'; echo '[  FAILED  ] A.other (1 ms)'; exit 1"
+        self.assertEqual(self.broken(failed), ("a_rule", "killed", "A.case failed"))
+
+    def test_every_suite_has_rules(self) -> None:
+        for suite in mutants.SUITES:
+            self.assertGreater(len(mutants.rules(suite)), 20, suite.header)
+
     def test_what_passes_survived(self) -> None:
         self.assertEqual(self.broken("exit 0").end, "SURVIVED")
 

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "torch_driver/recorder/copied_source.h"
 #include "torch_driver/recorder/own_work.h"
+#include "torch_driver/recorder/recipe_rules.h"
 #include "torch_driver/recorder/tensors_of.h"
 
 #include <ATen/core/stack.h>
@@ -45,7 +46,9 @@ class Recipe::Builder {
         if (find(recipe_.uses_, *content) != nullptr) {
             return true;
         }
-        if (content != recipe_.wanted_ && !content->is_replaced && is_source_(*content)) {
+        bool const is_gone =
+            content->is_replaced && keeps(RecipeRule::replaced_contents_are_no_source);
+        if (content != recipe_.wanted_ && !is_gone && is_source_(*content)) {
             recipe_.sources_.push_back(content);
             recipe_.uses_.emplace_back(content.get(), 0);
             return true;
@@ -216,7 +219,8 @@ class Recipe::Run {
 
     [[nodiscard]] Result<void> carry_out(Step const& step) {
         Call const& call = *step.call;
-        if (call.products && *call.products != ProductSettings::now()) {
+        if (call.products && *call.products != ProductSettings::now() &&
+            keeps(RecipeRule::products_have_their_precision)) {
             return Error{
                 Errc::broken_promise,
                 std::string(call.facts.handle.schema().name()) +
@@ -226,20 +230,26 @@ class Recipe::Run {
         }
         torch::jit::Stack stack = call.arguments;
         for (c10::IValue& argument : stack) {
-            argument = with_lists_of_its_own(argument);
+            argument = keeps(RecipeRule::lists_are_not_shared) ? with_lists_of_its_own(argument)
+                                                               : argument;
         }
-        if (call.generator) {
-            stack[static_cast<std::size_t>(*call.facts.generator)] = call.generator->clone();
+        if (call.generator && keeps(RecipeRule::generators_are_recorded)) {
+            stack[static_cast<std::size_t>(*call.facts.generator)] =
+                keeps(RecipeRule::generators_are_cloned) ? call.generator->clone()
+                                                         : *call.generator;
         }
         c10::Storage const written = fill_in(call, stack);
         {
-            WithAmbient const ambient(call.ambient);
+            WithAmbient const ambient(
+                keeps(RecipeRule::ambient_is_restored) ? call.ambient : Ambient::now()
+            );
             call.facts.handle.callBoxed(stack);
         }
         for (ContentRef const& made : step.made) {
             c10::Storage const storage =
                 made->output == Content::kWritten ? written : storage_at(stack, made->output);
-            if (static_cast<std::int64_t>(storage.nbytes()) != made->size_bytes) {
+            if (static_cast<std::int64_t>(storage.nbytes()) != made->size_bytes &&
+                keeps(RecipeRule::sizes_are_compared)) {
                 return Error{
                     Errc::broken_promise,
                     std::string(call.facts.handle.schema().name()) + " made " +
@@ -293,8 +303,9 @@ class Recipe::Run {
         if (written.is_overwritten) {
             return empty_storage(written.storage_bytes, written.device);
         }
-        bool const is_ours = *find(uses_, content) == 1 && !recipe_.is_source(content) &&
-                             &content != recipe_.wanted_.get();
+        bool const is_ours = (*find(uses_, content) == 1 && !recipe_.is_source(content) &&
+                              &content != recipe_.wanted_.get()) ||
+                             !keeps(RecipeRule::bases_are_private);
         c10::Storage const& base = bytes_.at(&content);
         return is_ours ? base : copy_of_storage(base, content.size_bytes);
     }
@@ -304,7 +315,8 @@ class Recipe::Run {
         c10::Storage found;
         int number = 0;
         each_tensor(results, [&](int, int, at::Tensor const& tensor) {
-            found = number++ == output ? tensor.storage() : found;
+            bool const is_it = number++ == output || !keeps(RecipeRule::outputs_are_told_apart);
+            found = is_it ? tensor.storage() : found;
         });
         return found;
     }

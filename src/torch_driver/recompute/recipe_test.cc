@@ -5,6 +5,7 @@
 
 #include "torch_driver/recorder/call_recorder.h"
 #include "torch_driver/recorder/copied_source.h"
+#include "torch_driver/recorder/recipe_rules.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
@@ -18,6 +19,8 @@
 #include <torch/library.h>
 #include <torch/types.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -55,6 +58,17 @@ TORCH_LIBRARY(spillway_recipe_test, library) {
     library.def("write_below(Tensor x) -> ()", &write_below);
     library.def("write_silently(Tensor x) -> ()", &write_silently);
 }
+
+#ifdef SPILLWAY_MUTANTS
+/// In a build for mutants: the rule that SPILLWAY_BREAK names does not hold.
+[[maybe_unused]] bool const is_rule_broken = [] {
+    char const* const name = std::getenv("SPILLWAY_BREAK");
+    auto const at = std::find(kRecipeRuleNames.begin(), kRecipeRuleNames.end(), name ? name : "");
+    bool const is_one = at != kRecipeRuleNames.end();
+    broken_recipe_rule = is_one ? static_cast<std::int32_t>(at - kRecipeRuleNames.begin()) : -1;
+    return is_one;
+}();
+#endif
 
 /// Records what a test runs.
 class RecipeTest : public testing::Test {
@@ -136,6 +150,36 @@ TEST_F(RecipeTest, one_operator) {
     EXPECT_EQ(expect_same(x_.t().contiguous()), 1u);
 }
 
+TEST_F(RecipeTest, of_several_results_each) {
+    auto const [y, mean, deviation] = at::native_layer_norm(x_, {16}, weight_, weight_, 1e-5);
+    expect_same(mean);
+    expect_same(deviation);
+    EXPECT_EQ(expect_same(y * mean + deviation), 3u) << "the norm runs once";
+}
+
+TEST_F(RecipeTest, operators_inside_others_do_not_count) {
+    CallRecorder recorder(/*runs_costly=*/true);
+    Tensor const images = at::randn({2, 3, 8, 8});
+    Tensor const filters = at::randn({4, 3, 3, 3}).requires_grad_();
+    CallRecording const recording(recorder);
+    Tensor const y = at::conv2d(images, filters);
+    ContentRef const made = recorder.content_of(y.storage().unsafeGetStorageImpl());
+    ASSERT_TRUE(made->maker);
+    EXPECT_EQ(made->maker->facts.handle.schema().name(), "aten::convolution");
+}
+
+TEST_F(RecipeTest, a_saved_result_is_known_when_its_operator_ends) {
+    c10::NoGradGuard const no_grad;
+    Tensor const y = at::mul(x_, 2);
+    std::shared_ptr<SavedContent> saved;
+    {
+        RECORD_FUNCTION("around", std::vector<c10::IValue>{x_});
+        saved = recorder_.saved(y, ValueId(1), /*is_output=*/true);
+        y.add_(1);
+    }
+    EXPECT_EQ(saved->content, content(y)) << "what its storage held before is another";
+}
+
 TEST_F(RecipeTest, chains_and_where_they_begin) {
     Tensor const y = at::gelu(x_ * 2);
     Tensor const z = at::tanh(y) + y;
@@ -187,6 +231,7 @@ TEST_F(RecipeTest, a_base_that_is_used_twice_is_copied) {
     Tensor const z = at::sin(y);
     y.add_(1);
     EXPECT_EQ(expect_same(z * y), 4u);
+    EXPECT_EQ(expect_same(y * z), 4u) << "also where it is written before it is read";
 }
 
 TEST_F(RecipeTest, what_was_there_before_an_operator_wrote_a_part_is_not_known) {
@@ -277,10 +322,21 @@ TEST_F(RecipeTest, under_autocast_it_has_the_casts_that_it_had) {
 }
 
 TEST_F(RecipeTest, autocast_around_the_replay_changes_nothing) {
-    Tensor const y = at::softmax(x_.to(at::kBFloat16), -1);
+    CallRecorder recorder(/*runs_costly=*/true);
+    CallRecording const recording(recorder);
+    Tensor const product = at::mm(x_, x_.t());
+    UnrecordedCalls const unrecorded;
+    Found const found = Recipe::of(
+        recorder.content_of(product.storage().unsafeGetStorageImpl()),
+        [](Content const&) { return true; },
+        16
+    );
     at::autocast::set_autocast_enabled(at::kCPU, true);
-    EXPECT_EQ(expect_same(y), 2u);
+    EXPECT_EQ(at::mm(x_, x_.t()).scalar_type(), at::kBFloat16);
+    Result<c10::Storage> const made = std::get<Recipe>(found).run({x_.storage()});
     at::autocast::set_autocast_enabled(at::kCPU, false);
+    ASSERT_TRUE(made.ok());
+    EXPECT_TRUE(same_bytes(*made, product.storage()));
 }
 
 TEST_F(RecipeTest, a_number_promotes_types_as_it_did) {
@@ -291,6 +347,15 @@ TEST_F(RecipeTest, a_number_promotes_types_as_it_did) {
     ASSERT_EQ(y.scalar_type(), at::kFloat);
     number = Tensor();
     EXPECT_EQ(expect_same(y), 2u);
+}
+
+TEST_F(RecipeTest, settings_are_as_they_were) {
+    Tensor const y = at::mul(at::arange(6), 0.5);
+    auto const before = at::get_default_dtype();
+    at::set_default_dtype(caffe2::TypeMeta::Make<double>());
+    expect_same(y);
+    EXPECT_EQ(at::get_default_dtype(), caffe2::TypeMeta::Make<double>());
+    at::set_default_dtype(before);
 }
 
 TEST_F(RecipeTest, results_in_inference_mode_have_none) {
@@ -316,6 +381,32 @@ TEST_F(RecipeTest, writes_that_no_schema_tells) {
             .call(y);
         EXPECT_EQ(why_not(y), NoMaker::unseen_write) << name;
     }
+}
+
+TEST_F(RecipeTest, a_version_that_moved_tells_of_a_write) {
+    c10::NoGradGuard const no_grad;
+    Tensor const y = at::mul(x_, 2);
+    auto const saved = recorder_.saved(y, ValueId(1), false);
+    EXPECT_FALSE(saved->is_written());
+    {
+        RECORD_FUNCTION("around", std::vector<c10::IValue>{y});
+        write_raw(y);
+    }
+    EXPECT_EQ(why_not(y), NoMaker::unseen_write);
+    Tensor const z = at::mul(x_, 2);
+    auto const other = recorder_.saved(z, ValueId(2), false);
+    write_raw(z);  // in no operator
+    EXPECT_TRUE(other->is_written());
+}
+
+TEST_F(RecipeTest, writes_below_autograd_inside_an_operator) {
+    c10::NoGradGuard const no_grad;
+    Tensor const y = at::mul(x_, 2);
+    {
+        RECORD_FUNCTION("around", std::vector<c10::IValue>{});
+        write_below(y);
+    }
+    EXPECT_EQ(why_not(y), NoMaker::unseen_write);
 }
 
 TEST_F(RecipeTest, an_operator_that_fails_makes_nothing) {
@@ -401,6 +492,15 @@ TEST_F(RecipeTest, a_source_is_none_after_the_step) {
 TEST_F(RecipeTest, a_source_without_its_bytes_is_an_error) {
     Found const found = recipe_of(at::exp(x_));
     EXPECT_FALSE(std::get<Recipe>(found).run({at::ones({3}).storage()}).ok());
+}
+
+TEST_F(RecipeTest, another_size_than_it_had_is_an_error) {
+    Tensor const y = at::exp(x_);
+    content(y)->size_bytes += 4;
+    Found const found = recipe_of(y);
+    auto const made = std::get<Recipe>(found).run({x_.storage()});
+    ASSERT_FALSE(made.ok());
+    EXPECT_NE(made.error().what.find("bytes again that were"), std::string::npos);
 }
 
 TEST_F(RecipeTest, buffers_that_anybody_may_fill_have_none) {

@@ -9,6 +9,7 @@
 #include "torch_driver/recorder/ambient.h"
 #include "torch_driver/recorder/call_time.h"
 #include "torch_driver/recorder/operator_facts.h"
+#include "torch_driver/recorder/recipe_rules.h"
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/ivalue.h>
@@ -106,7 +107,8 @@ struct SavedContent {
 
     /// Something wrote to the storage since it was saved, as far as operators and versions tell.
     [[nodiscard]] bool is_written() const {
-        return (counter_.enabled() && counter_.current_version() != version_) ||
+        return (counter_.enabled() && counter_.current_version() != version_ &&
+                keeps(RecipeRule::saved_versions_are_compared)) ||
                (is_known && content->is_written);
     }
 

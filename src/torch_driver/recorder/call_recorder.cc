@@ -5,6 +5,7 @@
 
 #include "torch_driver/recorder/copied_source.h"
 #include "torch_driver/recorder/operator_callback.h"
+#include "torch_driver/recorder/recipe_rules.h"
 #include "torch_driver/recorder/tensors_of.h"
 
 #include <ATen/Context.h>
@@ -53,6 +54,9 @@ c10::StorageImpl const* storage_of(at::Tensor const& tensor) {
 
 /// Bytes alone: no further dispatch keys, no meaning beside what its storage holds.
 bool is_plain(at::Tensor const& tensor) {
+    if (!keeps(RecipeRule::special_tensors_are_not_made)) {
+        return true;
+    }
     c10::DispatchKeySet const keys = tensor.key_set() -
                                      c10::autograd_dispatch_keyset_with_ADInplaceOrView -
                                      c10::autocast_dispatch_keyset;
@@ -90,7 +94,8 @@ bool covers_storage(at::Tensor const& tensor) {
 
 /// What torch made of a Python number: it steers type promotion, and nobody can write it.
 bool is_number(at::Tensor const& tensor) {
-    return tensor.unsafeGetTensorImpl()->is_wrapped_number();
+    return tensor.unsafeGetTensorImpl()->is_wrapped_number() &&
+           keeps(RecipeRule::numbers_stay_numbers);
 }
 
 /// A place for tensors, without them, but for numbers.
@@ -129,7 +134,7 @@ std::optional<at::Generator> generator_of(
         return std::nullopt;  // a factory: on which device is in an argument that has no tensor
     }
     std::scoped_lock const lock(generator.mutex());
-    return generator.clone();
+    return keeps(RecipeRule::generators_are_cloned) ? generator.clone() : generator;
 }
 
 /// It draws from PyTorch's own generator, by an argument that says so.
@@ -181,7 +186,8 @@ std::shared_ptr<SavedContent> CallRecorder::saved(
         value, tensor.unsafeGetTensorImpl()->version_counter(), forward_
     );
     c10::StorageImpl const* const storage = storage_of(tensor);
-    bool const is_made_later = is_output && !(depth_ > 0 && open_[depth_ - 1].is_left_out);
+    bool const is_made_later = is_output && !(depth_ > 0 && open_[depth_ - 1].is_left_out) &&
+                               keeps(RecipeRule::results_are_known_at_the_end);
     if (only_ != nullptr && !is_made_later) {
         (void)content(tensor);  // its operator may be one of those that are left out
     }
@@ -212,12 +218,12 @@ void CallRecorder::begin_step() {
 /// Above autograd, or in no operator that is: Python calls factories below it, which are made of
 /// others.
 bool CallRecorder::is_recorded() const {
-    if (depth_ == 0 || !is_below_autograd()) {
+    if (depth_ == 0 || !is_below_autograd() || !keeps(RecipeRule::innermost_above_autograd)) {
         return true;
     }
     Open const& around = open_[depth_ - 1];
-    return around.is_below && around.facts != nullptr &&
-           replay_of(*around.facts) == Replay::unknown;
+    return keeps(RecipeRule::factories_below_autograd) && around.is_below &&
+           around.facts != nullptr && replay_of(*around.facts) == Replay::unknown;
 }
 
 /// `costly` is `unknown` where such operators do not run again.
@@ -226,19 +232,20 @@ Replay CallRecorder::replay_of(OperatorFacts const& facts) const {
 }
 
 bool CallRecorder::is_left_out(OperatorFacts const* facts) const {
-    return only_ != nullptr && facts != nullptr && facts->written.empty() &&
-           only_->count(facts) == 0;
+    bool const writes = facts != nullptr && !facts->written.empty() &&
+                        keeps(RecipeRule::left_out_operators_may_write);
+    return only_ != nullptr && facts != nullptr && !writes && only_->count(facts) == 0;
 }
 
 void CallRecorder::begins(at::RecordFunction const& function) {
     OperatorFacts const* const facts = facts_of(function);
     bool const may_write =
         facts == nullptr ? function.operator_name().has_value() : !facts->written.empty();
-    if (may_write) {
+    if (may_write && keeps(RecipeRule::sources_are_copied_in_time)) {
         copy_sources(facts, function.inputs());
     }
     if (!is_recorded()) {
-        if (may_write) {
+        if (may_write && keeps(RecipeRule::writes_below_autograd_are_seen)) {
             note_hidden_writes(facts, function.inputs());
         }
         return;
@@ -252,7 +259,8 @@ void CallRecorder::begins(at::RecordFunction const& function) {
     Open& open = open_[depth_++];
     open.function = &function;
     open.facts = c10::impl::TorchDispatchModeTLS::any_modes_set() ? nullptr : facts;
-    open.is_foreign = open.facts == nullptr && function.operator_name().has_value();
+    open.is_foreign = open.facts == nullptr && function.operator_name().has_value() &&
+                      keeps(RecipeRule::other_libraries_may_write);
     open.is_below = is_below_autograd();
     open.exceptions = std::uncaught_exceptions();
     open.first_content = next_number_;
@@ -335,7 +343,8 @@ void CallRecorder::finish(Open& open, std::vector<c10::IValue> const& results) {
     c10::SmallVector<Made, 2> const made = results_of(open, results);
     bool const writes = open.facts != nullptr && !open.facts->written.empty();
     Maker maker{{}, NoMaker::not_listed, nullptr};
-    if ((!made.empty() || writes) && !has_thrown) {
+    if ((!made.empty() || writes) &&
+        (!has_thrown || !keeps(RecipeRule::failed_operators_make_nothing))) {
         maker = maker_of(open);
     }
     maker.by = open.facts;
@@ -363,7 +372,9 @@ c10::SmallVector<CallRecorder::Made, 2> CallRecorder::results_of(
             std::any_of(open.given.begin(), open.given.end(), [&](Given const& each) {
                 return each.storage == storage;
             });
-        if (storage != nullptr && !is_argument && contents_.count(storage) == 0) {
+        bool const is_there =
+            (is_argument || contents_.count(storage) != 0) && keeps(RecipeRule::views_are_not_made);
+        if (storage != nullptr && !is_there) {
             made.push_back({tensor, output});
         }
         ++output;
@@ -372,7 +383,8 @@ c10::SmallVector<CallRecorder::Made, 2> CallRecorder::results_of(
 }
 
 CallRecorder::Maker CallRecorder::maker_of(Open& open) {
-    if (open.facts != nullptr && open.facts->replay == Replay::allocates) {
+    if (open.facts != nullptr && open.facts->replay == Replay::allocates &&
+        keeps(RecipeRule::buffers_are_not_made)) {
         return {{}, NoMaker::external, nullptr};  // what it holds is written later, by whatever
     }
     if (open.facts == nullptr || replay_of(*open.facts) == Replay::unknown) {
@@ -390,9 +402,9 @@ CallRecorder::Maker CallRecorder::maker_of(Open& open) {
     bool const is_norm = open.facts->replay == Replay::batch_norm;
     each_tensor(open.arguments, [&](int argument, int element, at::Tensor const& tensor) {
         NoMaker no = NoMaker::none;
-        if (!is_norm || !writes(open, argument)) {
+        if (!is_norm || !writes(open, argument) || !keeps(RecipeRule::norms_leave_statistics)) {
             no = add_tensor(*call, argument, element, tensor);
-        } else if (tensor.scalar_type() != open.arguments[0].toTensor().scalar_type()) {
+        } else if (tensor.scalar_type() != open.arguments[0].toTensor().scalar_type() && keeps(RecipeRule::statistics_have_one_precision)) {
             no = NoMaker::special_tensor;  // it runs otherwise without its statistics
         }
         why = why == NoMaker::none ? no : why;
@@ -429,24 +441,28 @@ NoMaker CallRecorder::add_tensor(Call& call, int argument, int element, at::Tens
         .geometry = geometry_of(tensor),
         .device = tensor.device(),
         .storage_bytes = static_cast<std::int64_t>(tensor.storage().nbytes())};
-    bool const is_resized = made.content->size_bytes != made.storage_bytes;
+    bool const is_resized = made.content->size_bytes != made.storage_bytes &&
+                            keeps(RecipeRule::resized_storages_are_others);
     if (facts.writes(argument) && facts.replay != Replay::batch_norm) {
-        made.is_overwritten = facts.overwrites && covers_storage(tensor);
+        made.is_overwritten = facts.overwrites && (covers_storage(tensor) ||
+                                                   !keeps(RecipeRule::overwriting_needs_the_whole));
         if (made.is_overwritten && facts.fills) {
             return NoMaker::external;
         }
         bool const was_made = (made.content->maker && !is_resized) || made.is_overwritten;
         for (TensorArgument const& other : call.tensors) {
-            if (other.content == made.content || call.written) {
+            if ((other.content == made.content || call.written) &&
+                keeps(RecipeRule::one_argument_on_what_is_written)) {
                 return NoMaker::written_twice;
             }
         }
         call.written = static_cast<int>(call.tensors.size());
         call.tensors.push_back(std::move(made));
-        return was_made ? NoMaker::none : NoMaker::partly_written;
+        return was_made || !keeps(RecipeRule::parts_show_what_was_before) ? NoMaker::none
+                                                                          : NoMaker::partly_written;
     }
     bool const is_also_written =
-        call.written &&
+        call.written && keeps(RecipeRule::one_argument_on_what_is_written) &&
         call.tensors[static_cast<std::size_t>(*call.written)].content == made.content;
     call.tensors.push_back(std::move(made));
     return is_also_written ? NoMaker::written_twice
@@ -474,7 +490,9 @@ void CallRecorder::see_writes(Open const& open, std::int64_t end_of_inner, Maker
             known != contents_.end() && !open.is_foreign && !known->second->was_there &&
             known->second->number >= open.first_content && known->second->number < end_of_inner;
         bool const is_twice = std::find(written.begin(), written.end(), storage) != written.end();
-        if (storage_of(tensor) == storage && !is_seen && !is_twice) {  // `set_` writes no bytes
+        bool const is_its_own =
+            storage_of(tensor) == storage || !keeps(RecipeRule::set_writes_no_byte);
+        if (is_its_own && !is_seen && !is_twice) {  // `set_` writes no bytes
             wrote(tensor, by);
             written.push_back(storage);
         }
@@ -482,7 +500,7 @@ void CallRecorder::see_writes(Open const& open, std::int64_t end_of_inner, Maker
     std::size_t i = 0;
     each_tensor(open.arguments, [&](int argument, int, at::Tensor const& tensor) {
         c10::StorageImpl const* const storage = open.given[i++].storage;
-        if (writes(open, argument)) {
+        if (writes(open, argument) && keeps(RecipeRule::written_storages_hold_another)) {
             bool const is_unseen = maker.why == NoMaker::none && !maker.call->written;
             write(tensor, storage, is_unseen ? unseen : maker);
         }
@@ -490,7 +508,9 @@ void CallRecorder::see_writes(Open const& open, std::int64_t end_of_inner, Maker
     i = 0;
     each_tensor(open.arguments, [&](int, int, at::Tensor const& tensor) {
         Given const& given = open.given[i++];
-        if (open.is_foreign || version_of(tensor) != given.version) {
+        bool const has_moved =
+            version_of(tensor) != given.version && keeps(RecipeRule::moved_versions_are_writes);
+        if (open.is_foreign || has_moved) {
             write(tensor, given.storage, unseen);
         }
     });
@@ -629,13 +649,17 @@ CallRecording::~CallRecording() {
         recorder_->go_on(false);
         return;
     }
-    if (outer_ != nullptr && outer_ != recorder_) {
+    if (outer_ != nullptr && outer_ != recorder_ && keeps(RecipeRule::others_may_have_written)) {
         outer_->begin_step();  // it has not seen what was written meanwhile
     }
     recorder_now() = std::move(outer_);
 }
 
-UnrecordedCalls::UnrecordedCalls() : outer_(std::exchange(recorder_now(), nullptr)) {}
+UnrecordedCalls::UnrecordedCalls() : outer_(recorder_now()) {
+    if (keeps(RecipeRule::own_work_is_not_recorded)) {
+        recorder_now() = nullptr;
+    }
+}
 
 UnrecordedCalls::~UnrecordedCalls() {
     recorder_now() = std::move(outer_);

@@ -4,6 +4,7 @@
 #include "torch_driver/recorder/operator_facts.h"
 
 #include "base/mutex.h"
+#include "torch_driver/recorder/recipe_rules.h"
 
 #include <ATen/record_function.h>
 
@@ -113,9 +114,10 @@ OperatorFacts made(c10::OperatorHandle const& handle) {
     }
     std::string_view name = schema.operator_name().name;
     name.remove_prefix(name.find("::") + 2);
-    if (has(kStatisticsAtThree, name)) {
+    bool const tells = keeps(RecipeRule::statistics_are_written);
+    if (tells && has(kStatisticsAtThree, name)) {
         facts.written.insert(facts.written.end(), {kRunningMean, kRunningVar});
-    } else if (name == "batch_norm_update_stats") {
+    } else if (tells && name == "batch_norm_update_stats") {
         facts.written.insert(facts.written.end(), {1, 2});
     } else if (has(kWritingNoBytes, name)) {
         facts.written.clear();

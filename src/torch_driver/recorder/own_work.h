@@ -5,6 +5,7 @@
 #pragma once
 
 #include "torch_driver/recorder/call_recorder.h"
+#include "torch_driver/recorder/recipe_rules.h"
 
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/GradMode.h>
@@ -34,8 +35,9 @@ class OwnWork {
     c10::InferenceMode const normal_{false};
     c10::NoGradGuard const no_grad_;
     c10::impl::ExcludeDispatchKeyGuard const keys_{
-        c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
-        kModes};
+        c10::autograd_dispatch_keyset_with_ADInplaceOrView | kModes |
+        (keeps(RecipeRule::autocast_is_over) ? c10::autocast_dispatch_keyset : c10::DispatchKeySet()
+        )};
 };
 
 }  // namespace spillway
