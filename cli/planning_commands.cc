@@ -51,8 +51,10 @@ void add_pools(CLI::App& command, PlanningFlags& flags) {
         ->type_name("SIZE");
 }
 
-void add_device(CLI::App& command, PlanningFlags& flags) {
-    command.add_option("--device-budget", flags.device_budget, "device memory [the machine's]")
+/// `whose`: without the flag.
+void add_device(CLI::App& command, PlanningFlags& flags, std::string const& whose) {
+    command
+        .add_option("--device-budget", flags.device_budget, "device memory [the " + whose + "'s]")
         ->type_name("SIZE");
 }
 
@@ -153,14 +155,14 @@ void add_planning_commands(CLI::App& app, PlanningFlags& flags) {
     plan.add_option("--policy", flags.policy, "the policy, with its parameters: te:layers=8")
         ->required()
         ->type_name("NAME");
-    add_device(plan, flags);
+    add_device(plan, flags, "machine");
     add_pools(plan, flags);
     plan.footer(list_of_policies());
     CLI::App& simulate =
         *app.add_subcommand("simulate", "Foretells what a plan costs: time, waits, peaks");
     add_files(simulate, flags);
     simulate.add_option("PLAN", flags.plan, "a plan: `plan`")->required();
-    add_device(simulate, flags);
+    add_device(simulate, flags, "plan");
     add_pools(simulate, flags);
     simulate.add_option("--timeline", flags.timeline, "a file for Perfetto or chrome://tracing")
         ->type_name("FILE");

@@ -50,6 +50,7 @@ CLI::App& add_probe_command(CLI::App& app, ProbeFlags& flags) {
     probe.footer(
         "Example: spillway probe --nvme /scratch > machine.json\n"
         "Takes a second for each place. The device is the CPU, with all memory of this machine.\n"
+        "FLOP/s, for traces of models, and interference are measured by spillway.probe in Python.\n"
         "Exit codes: 0 done, 2 an invalid value, or a place that cannot be used"
     );
     return probe;

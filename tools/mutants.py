@@ -33,7 +33,7 @@ class Suite(NamedTuple):
 SUITES = (
     Suite("src/base/ordering_rules.h", "tests/spillway_late_torch_test",  # a disk is the same under every seed
           "Semantics.*:Faults.*:Streams.*:Staged.*:LateBackward.*:Coded.*-*_on_the_disk_*", has_seeds=True),
-    Suite("src/torch_driver/recorder/recipe_rules.h", "tests/spillway_torch_driver_test", "RecipeTest.*",
+    Suite("src/torch_driver/recorder/recipe_rules.h", "tests/spillway_torch_driver_test", "RecipeTest.*:MadeAgain.*",
           has_seeds=False))
 
 

@@ -23,6 +23,7 @@ class Training:
 
     def __init__(self, **options: "Unpack[Options]") -> None:
         super().__init__()
+        _options.refuse_unknown(type(self).__name__, options, _SIGNATURE.parameters)
         arguments = _SIGNATURE.bind(self, **options)
         arguments.apply_defaults()
         _options.read(arguments.arguments)  # refuses wrong types now, not when training begins

@@ -4,11 +4,12 @@
 what they take and what they mean is the library's table (src/base/option_table.cc)."""
 
 import contextlib
+import difflib
 import json
 import math
 import operator
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypedDict
 
 import torch
@@ -150,6 +151,15 @@ def _codecs(option: str, codecs: Any) -> str | dict[str, str] | None:
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "bytes": _size, "share": _size_or_share, "rate": _size, "integer": _integer, "toggle": _toggle, "choice": _name, "policy": _name,
     "plan": _path("plan"), "codecs": _codecs, "folder": _path("folder"), "file": _path("file")}
+
+
+def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Names the nearest option of the first that is none."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            nearest = [each for each in names if name in each] or difflib.get_close_matches(name, names) or names[1:]
+            raise TypeError(f"{what} has no option {name!r}; it has {', '.join(nearest)}")
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 """Sessions: training under a budget of device bytes."""
 
 import contextlib
-import difflib
 import inspect
 import json
 import os
@@ -201,12 +200,8 @@ class Session:
         _update.watch(self)
 
     def __new__(cls, *_: Any, **options: Any) -> "Session":
-        known = list(cls.__signature__.parameters)
-        is_own = cls.__init__ is Session.__init__  # else a subclass may have options of its own
-        for name in options:
-            if is_own and name not in known:
-                nearest = [each for each in known if name in each] or difflib.get_close_matches(name, known) or known[1:]
-                raise TypeError(f"session() has no option {name!r}; it has {', '.join(nearest)}")
+        if cls.__init__ is Session.__init__:  # else a subclass may have options of its own
+            _options.refuse_unknown("session()", options, cls.__signature__.parameters)
         return super().__new__(cls)
 
     # `__new__` would hide it.

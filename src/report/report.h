@@ -101,6 +101,7 @@ struct Report {
     std::int64_t recomputed_bytes = 0;           ///< of those
     std::int64_t recomputed_operators = 0;       ///< that ran again for that
     std::int64_t recompute_ns = 0;               ///< that it took, as the host sees it
+    std::int64_t refused_recipes = 0;            ///< kinds that once gave other bits
     std::int64_t recompute_away_peak_bytes = 0;  ///< gone at once, to be made again: at most so
                                                  ///< much lower is the peak for it
     std::int64_t steps_ns = 0;  ///< from the begin of the first phase to the last event

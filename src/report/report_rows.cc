@@ -114,10 +114,15 @@ void add_saved(Rows& rows, Report const& report) {
 }
 
 void add_recomputed(Rows& rows, Report const& report) {
-    if (report.recomputed_values == 0) {
+    if (report.recomputed_values == 0 && report.refused_recipes == 0) {
         return;
     }
     rows.begin("recomputed");
+    if (report.refused_recipes > 0) {
+        rows.row(
+            "refused", fmt::format("{} kinds", report.refused_recipes), "gave other bits again"
+        );
+    }
     rows.size(
         "made again",
         report.recomputed_bytes,

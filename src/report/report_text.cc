@@ -151,6 +151,7 @@ std::string to_json(Report const& report) {
         {"recomputed_bytes", report.recomputed_bytes},
         {"recomputed_operators", report.recomputed_operators},
         {"recompute_ns", report.recompute_ns},
+        {"refused_recipes", report.refused_recipes},
         {"recompute_away_peak_bytes", report.recompute_away_peak_bytes},
         {"steps_ns", report.steps_ns},
         {"stall_store_ns", report.stall_store_ns},

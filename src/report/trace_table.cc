@@ -4,6 +4,7 @@
 #include "report/trace_table.h"
 
 #include "base/units.h"
+#include "trace/units.h"
 
 #include <fmt/format.h>
 
@@ -107,6 +108,80 @@ std::string phases_of(Trace const& trace) {
            "peak: of all bytes, if nothing leaves; floor: of those that are no saved tensor\n";
 }
 
+/// What a layer saves, and what its parts of the phases take.
+struct Layer {
+    std::string name;
+    Amount saved;
+    std::int64_t forward_ns = 0;
+    std::int64_t backward_ns = 0;
+
+    Layer& operator+=(Layer const& other) {
+        saved += other.saved;
+        forward_ns += other.forward_ns;
+        backward_ns += other.backward_ns;
+        return *this;
+    }
+};
+
+/// In the order of the forward, those behind the first many as one.
+std::vector<Layer> layers_in(Trace const& trace) {
+    Units const units = units_of(trace);
+    std::vector<Layer> layers;
+    for (std::string const& name : units.names) {
+        layers.push_back({.name = name, .saved = {}});
+    }
+    for (std::size_t i = 0; i < trace.values.size(); ++i) {
+        if (units.of_value[i]) {
+            layers[*units.of_value[i]].saved += amount_of(trace.values[i]);
+        }
+    }
+    for (std::size_t i = 0; i < trace.points.size(); ++i) {
+        if (units.of_point[i]) {
+            TracePoint const& point = trace.points[i];
+            Layer& layer = layers[*units.of_point[i]];
+            (point.phase == Phase::forward ? layer.forward_ns : layer.backward_ns) +=
+                point.duration_ns;
+        }
+    }
+    if (layers.size() > kMostRows) {
+        Layer rest{.name = fmt::format("{} others", layers.size() - kMostRows), .saved = {}};
+        for (std::size_t i = kMostRows; i < layers.size(); ++i) {
+            rest += layers[i];
+        }
+        layers.resize(kMostRows);
+        layers.push_back(std::move(rest));
+    }
+    return layers;
+}
+
+std::string layers_of(Trace const& trace) {
+    std::vector<Layer> const layers = layers_in(trace);
+    if (layers.empty()) {
+        return "";
+    }
+    std::string text = fmt::format(
+        "\n{:<44}{:>8}{:>12}{:>12}{:>10}{:>10}\n",
+        "layer",
+        "tensors",
+        "bytes",
+        "again",
+        "forward",
+        "backward"
+    );
+    for (Layer const& layer : layers) {
+        text += fmt::format(
+            "{:<44}{:>8}{:>12}{:>12}{:>8.3f} s{:>8.3f} s\n",
+            layer.name,
+            layer.saved.values,
+            format_size(layer.saved.bytes),
+            share_of(layer.saved.again_bytes, layer.saved.bytes),
+            static_cast<double>(layer.forward_ns) / 1e9,
+            static_cast<double>(layer.backward_ns) / 1e9
+        );
+    }
+    return text;
+}
+
 using Amounts = std::map<std::string, Amount, std::less<>>;
 
 /// The largest first, and what is left of them as one.
@@ -166,7 +241,8 @@ std::string reasons_of(Trace const& trace) {
 }  // namespace
 
 std::string to_table(Trace const& trace) {
-    return head_of(trace) + phases_of(trace) + operators_of(trace) + reasons_of(trace);
+    return head_of(trace) + phases_of(trace) + layers_of(trace) + operators_of(trace) +
+           reasons_of(trace);
 }
 
 }  // namespace spillway

@@ -62,6 +62,43 @@ TEST(TraceTable, long_lists_are_cut_and_summed_up) {
     EXPECT_EQ(table.find("because"), std::string::npos);
 }
 
+TEST(TraceTable, layers_in_the_order_of_the_forward) {
+    Trace trace;
+    for (std::int64_t i = 0; i < 22; ++i) {
+        trace.values.push_back(
+            {.slot = {"op", 0, static_cast<std::int32_t>(i)},
+             .size_bytes = (i + 1) << 20,
+             .module = "model.h." + std::to_string(i) + ".norm"}
+        );
+        trace.points.push_back({.duration_ns = 1'000'000, .saved = {ValueId{i}}});
+    }
+    for (std::int64_t i = 22; i-- > 0;) {
+        trace.points.push_back(
+            {.phase = Phase::backward,
+             .duration_ns = 2'000'000,
+             .needed = {ValueId{i}},
+             .dropped = {ValueId{i}}}
+        );
+    }
+    ASSERT_TRUE(validate(trace).ok());
+    std::string const table = to_table(trace);
+    for (char const* const row :
+         {"layer                                        tensors       bytes       again   forward  "
+          "backward\n"
+          "model.h.0                                          1     1.0 MiB         0 %   0.001 s  "
+          " "
+          "0.002 s\n"
+          "model.h.1  ",
+          "model.h.19                                         1    20.0 MiB         0 %   0.001 s  "
+          " "
+          "0.002 s\n"
+          "2 others                                           2    43.0 MiB         0 %   0.002 s  "
+          " "
+          "0.004 s\n"}) {
+        EXPECT_NE(table.find(row), std::string::npos) << table;
+    }
+}
+
 TEST(TraceTable, of_nothing) {
     EXPECT_EQ(to_table(Trace()).substr(0, 6), "trace:");
 }

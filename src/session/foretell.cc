@@ -9,6 +9,8 @@
 #include "report/tight_point.h"
 #include "session/making_again.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -116,6 +118,33 @@ Result<Comparison> comparison_of(
     all.note = note_of_recipes(trace, policies);
     all.floor_bytes = smallest_budget(policy, trace, machine, others, all.peak_bytes + kPageBytes);
     return all;
+}
+
+/// 0: not known.
+std::int64_t device_capacity(Machine const& machine) {
+    MachineTier const* const tier = find_tier(machine, Pool::device);
+    return tier == nullptr ? 0 : tier->capacity_bytes;
+}
+
+/// Up to which budgets go: the peak, or what the machine's device has, where a step fits into it.
+std::int64_t most_bytes(Comparison const& all, Machine const& machine) {
+    std::int64_t const peak_bytes = all.peak_bytes + kPageBytes;
+    std::int64_t const capacity_bytes = device_capacity(machine) / kPageBytes * kPageBytes;
+    return capacity_bytes > all.floor_bytes ? std::min(peak_bytes, capacity_bytes) : peak_bytes;
+}
+
+void add_note_of_capacity(Comparison& all, Machine const& machine) {
+    std::int64_t const capacity_bytes = device_capacity(machine);
+    bool const is_above = std::ranges::any_of(all.budgets, [&](std::int64_t budget) {
+        return budget > capacity_bytes;
+    });
+    if (capacity_bytes > 0 && is_above) {
+        all.note += fmt::format(
+            "{}the machine's device has {}: budgets above are of another one",
+            all.note.empty() ? "" : "; ",
+            format_size(capacity_bytes)
+        );
+    }
 }
 
 std::int64_t average_of(double byte_ns, std::int64_t time_ns) {
@@ -281,9 +310,10 @@ Result<Comparison> compare(
     }
     all->budgets = budgets;
     for (int quarter = budgets.empty() ? 3 : 0; quarter > 0; --quarter) {
-        std::int64_t const rest = all->peak_bytes - all->floor_bytes;
+        std::int64_t const rest = most_bytes(*all, machine) - kPageBytes - all->floor_bytes;
         all->budgets.push_back(round_up(all->floor_bytes + rest * quarter / 4, kPageBytes));
     }
+    add_note_of_capacity(*all, machine);
     fill(*all, trace, machine, names, others);
     return all;
 }
@@ -307,9 +337,10 @@ Result<Comparison> fit(
             "policy " + policy};
     }
     for (int i = kFitBudgets; i >= 0; --i) {
-        std::int64_t const rest = all->peak_bytes + kPageBytes - all->floor_bytes;
+        std::int64_t const rest = most_bytes(*all, machine) - all->floor_bytes;
         all->budgets.push_back(round_up(all->floor_bytes + rest * i / kFitBudgets, kPageBytes));
     }
+    add_note_of_capacity(*all, machine);
     fill(*all, trace, machine, {policy}, others);
     return all;
 }

@@ -183,6 +183,18 @@ Result<std::string> simulation_of_files(
     }
     // The plan's own budget, unless another one was asked for.
     bool const is_asked = budgets.device_bytes > 0 || plan->device_bytes == 0;
+    std::int64_t const capacity_bytes = capacity_or(input->machine, Pool::device, {});
+    if (!is_asked && capacity_bytes > 0 && plan->device_bytes > capacity_bytes) {
+        return Error{
+            Errc::bad_argument,
+            fmt::format(
+                "the plan is for a device budget of {}, and the machine's device has {}; "
+                "--device-budget asks for another",
+                format_size(plan->device_bytes),
+                format_size(capacity_bytes)
+            ),
+            plan_file};
+    }
     ExecutorOptions const options{
         .chooser = ChooserKind::planned,
         .device_bytes = is_asked ? input->budgets.device_bytes : plan->device_bytes,

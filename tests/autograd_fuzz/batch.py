@@ -39,8 +39,9 @@ def quiet() -> None:
 
 
 def run_batch(programs: list[Program], budget: Budget, folder: str, tally: Tally,
-              about: Callable[[int], None] = lambda seed: None) -> None:
-    """Plain autograd first, because a session caps its thread."""
+              about: Callable[[int], None] = lambda seed: None, patient: frozenset[int] = frozenset()) -> None:
+    """Plain autograd first, because a session caps its thread. What leaves bytes behind that plain autograd does not
+    may have run on a slow drive: all runs once more, and waits longer for those seeds, `patient`."""
     expected: list[list[Event]] = []
     for program in programs:
         about(program.seed)
@@ -52,7 +53,7 @@ def run_batch(programs: list[Program], budget: Budget, folder: str, tally: Tally
             about(program.seed)
             coded, loaded = sessions.coded_values(), sessions.total("loaded_bytes")
             recomputed = sessions.total("recomputed_values")
-            left.append((program, _compare(program, events, sessions, tally)))
+            left.append((program, _compare(program, events, sessions, tally, program.seed in patient)))
             coded = sessions.coded_values() - coded
             tally.coded_values += coded
             tally.coded_programs += coded > 0
@@ -63,13 +64,21 @@ def run_batch(programs: list[Program], budget: Budget, folder: str, tally: Tally
         tally.moved_bytes += sessions.total("stored_bytes") + sessions.total("loaded_bytes")
     finally:
         sessions.close()
+    slow: set[int] = set()
     for program, (device_bytes, results) in left:
         if (device_bytes > 0 or results) and not _plain_leaves(program, (device_bytes, results), budget, folder):
             why = f"left after it: {device_bytes} device bytes, results {results}"
-            tally.failed.setdefault(program.seed, why)
+            if results or program.seed in patient:
+                tally.failed.setdefault(program.seed, why)
+            else:
+                slow.add(program.seed)
+    if slow:
+        again = Tally()
+        run_batch(programs, budget, folder, again, about, frozenset(slow) | patient)
+        tally.failed = again.failed | tally.failed
 
 
-def _compare(program: Program, expected: list[Event], sessions: Sessions, tally: Tally) -> Left:
+def _compare(program: Program, expected: list[Event], sessions: Sessions, tally: Tally, patiently: bool) -> Left:
     before = sessions.device_bytes()
     tally.programs += 1
     events: list[Event] = []
@@ -88,7 +97,7 @@ def _compare(program: Program, expected: list[Event], sessions: Sessions, tally:
         tally.failed[program.seed] = f"plain {found[0]}\nother {found[1]}"
     if found or before > 0:  # it went another way; what an earlier program left may come and go
         return 0, set()
-    return sessions.settle(0), alive(events) - alive(expected)
+    return sessions.settle(0, patiently), alive(events) - alive(expected)
 
 
 def _is_unsteady(program: Program, expected: list[Event]) -> bool:

@@ -146,9 +146,9 @@ class Sessions:
         while self._sessions:
             self._sessions.pop().close()
 
-    def settle(self, to: int) -> int:
-        """Device bytes in use; where they are more than `to`, after the copies in flight had time to end."""
-        for waited in range(400):
+    def settle(self, to: int, patiently: bool = False) -> int:
+        """Device bytes in use; where they are more than `to`, after the copies in flight had 1.6 s to end, or 160."""
+        for waited in range(400 if patiently else 40):
             now = self.device_bytes()
             if now <= to:
                 break

@@ -12,9 +12,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace spillway::fuzz {
@@ -152,6 +155,197 @@ TEST(PolicyFuzz, auto_is_never_slower_than_any_other) {
     }
     EXPECT_TRUE(one_seed() || compared > 0);
     std::cout << compared << " plans of others compared\n";
+}
+
+/// Breaks one rule of a valid plan at one of its slots.
+struct Break {
+    std::string_view rule;  ///< as the refusal says it
+    /// False: this plan has nothing to break there.
+    bool (*make)(Dice& dice, Plan& plan, Slot const& slot, PolicyCase& subject);
+};
+
+Slot unknown_slot(Slot slot) {
+    slot.occurrence += 1'000'000;
+    return slot;
+}
+
+/// Of that machine: somewhere.
+Fate move_on(Machine const& machine) {
+    MachineTier const* const host = find_tier(machine, Pool::host);
+    bool const has_host = host != nullptr && host->capacity_bytes > 0;
+    return {.kind = FateKind::move, .pool = has_host ? Pool::host : Pool::nvme};
+}
+
+/// The points where a slot's value is saved last, and needed first after that; -1: never.
+std::pair<std::int64_t, std::int64_t> times_of(Trace const& trace, Slot const& slot) {
+    std::int64_t saved = -1;
+    std::int64_t needed = -1;
+    for (std::int64_t at = 0; at < std::ssize(trace.points); ++at) {
+        TracePoint const& point = trace.points[static_cast<std::size_t>(at)];
+        auto const is_it = [&](ValueId id) { return trace.values[id.index()].slot == slot; };
+        if (needed < 0 && std::ranges::any_of(point.needed, is_it)) {
+            needed = at;
+        }
+        if (std::ranges::any_of(point.saved, is_it)) {
+            saved = at;
+            needed = -1;
+        }
+    }
+    return {saved, needed};
+}
+
+TraceValue const& value_of(Trace const& trace, Slot const& slot) {
+    return *std::ranges::find(trace.values, slot, &TraceValue::slot);
+}
+
+constexpr std::array kBreaks{
+    Break{
+        "the trace has no value at",
+        [](Dice&, Plan& plan, Slot const& slot, PolicyCase&) {
+            plan.fates[unknown_slot(slot)] = {};
+            return true;
+        }},
+    Break{
+        "is kept, and has a time to leave or return",
+        [](Dice& dice, Plan& plan, Slot const& slot, PolicyCase&) {
+            plan.fates[slot] = {};
+            (dice.percent(50) ? plan.fates[slot].leaves : plan.fates[slot].returns) = slot;
+            return true;
+        }},
+    Break{
+        "which the trace lacks",
+        [](Dice&, Plan& plan, Slot const& slot, PolicyCase& subject) {
+            plan.fates[slot] = move_on(subject.machine);
+            plan.fates[slot].leaves = unknown_slot(slot);
+            return true;
+        }},
+    Break{
+        "before it is saved",
+        [](Dice&, Plan& plan, Slot const& slot, PolicyCase& subject) {
+            auto const earlier = std::ranges::find_if(plan.fates, [&](auto const& entry) {
+                return times_of(subject.trace, entry.first).first <
+                       times_of(subject.trace, slot).first;
+            });
+            if (earlier == plan.fates.end()) {
+                return false;
+            }
+            plan.fates[slot] = move_on(subject.machine);
+            plan.fates[slot].leaves = earlier->first;
+            return true;
+        }},
+    Break{
+        "is made again, and has a time to return",
+        [](Dice&, Plan& plan, Slot const& slot, PolicyCase&) {
+            plan.fates[slot] = {.kind = FateKind::recompute, .returns = slot};
+            return true;
+        }},
+    Break{
+        "is made again, and the trace has no recipe of it",
+        [](Dice&, Plan& plan, Slot const& slot, PolicyCase& subject) {
+            plan.fates[slot] = {.kind = FateKind::recompute};
+            return !value_of(subject.trace, slot).recipe;
+        }},
+    Break{
+        "moves to the device, where it is",
+        [](Dice&, Plan& plan, Slot const& slot, PolicyCase&) {
+            plan.fates[slot] = {.kind = FateKind::move, .pool = Pool::device};
+            return true;
+        }},
+    Break{
+        "which the machine has not",
+        [](Dice&, Plan& plan, Slot const& slot, PolicyCase& subject) {
+            plan.fates[slot] = {.kind = FateKind::move, .pool = Pool::host};
+            std::erase_if(subject.machine.tiers, [](MachineTier const& tier) {
+                return tier.pool == Pool::host;
+            });
+            return true;
+        }},
+    Break{
+        "which is never needed",
+        [](Dice&, Plan& plan, Slot const& slot, PolicyCase& subject) {
+            plan.fates[slot] = move_on(subject.machine);
+            plan.fates[slot].returns = unknown_slot(slot);
+            return true;
+        }},
+    Break{
+        "which is needed after it",
+        [](Dice&, Plan& plan, Slot const& slot, PolicyCase& subject) {
+            std::int64_t const needed = times_of(subject.trace, slot).second;
+            auto const later = std::ranges::find_if(plan.fates, [&](auto const& entry) {
+                return times_of(subject.trace, entry.first).second > needed;
+            });
+            if (needed < 0 || later == plan.fates.end()) {
+                return false;
+            }
+            plan.fates[slot] = move_on(subject.machine);
+            plan.fates[slot].returns = later->first;
+            return true;
+        }},
+    Break{
+        "has a codec, and does not move",
+        [](Dice&, Plan& plan, Slot const& slot, PolicyCase&) {
+            plan.fates[slot] = {.codec = "affine8"};
+            return true;
+        }},
+    Break{
+        "no_codec",
+        [](Dice&, Plan& plan, Slot const& slot, PolicyCase& subject) {
+            plan.fates[slot] = move_on(subject.machine);
+            plan.fates[slot].codec = "no_codec";
+            return true;
+        }},
+    Break{
+        "is not known",
+        [](Dice& dice, Plan& plan, Slot const&, PolicyCase&) {
+            plan.version += static_cast<std::int32_t>(dice.in(1, 9));
+            return true;
+        }},
+    Break{
+        "its device budget is below 0",
+        [](Dice& dice, Plan& plan, Slot const&, PolicyCase&) {
+            plan.device_bytes = -dice.in(1, 9);
+            return true;
+        }},
+    Break{
+        "a prediction is below 0",
+        [](Dice& dice, Plan& plan, Slot const&, PolicyCase&) {
+            plan.predicted_peak_bytes = -dice.in(1, 9);
+            return true;
+        }},
+    Break{"is below its lower bound", [](Dice& dice, Plan& plan, Slot const&, PolicyCase&) {
+              plan.bound_step_ns = plan.predicted_step_ns + dice.in(1, 9);
+              return plan.predicted_step_ns > 0;
+          }}};
+
+TEST(PlanFuzz, each_broken_rule_is_refused_by_its_name) {
+    std::map<std::string_view, std::int64_t> broken;
+    for (std::uint64_t const seed : seeds(200)) {
+        PolicyCase const subject = policy_case(seed);
+        Result<Plan> const plan =
+            make_plan({"offload_all", {}}, subject.trace, subject.machine, subject.budgets);
+        if (!plan.ok() || plan->fates.empty()) {
+            continue;
+        }
+        Dice dice(seed);
+        for (Break const& each : kBreaks) {
+            Plan wrong = *plan;
+            PolicyCase changed = subject;
+            auto const slot = std::next(
+                plan->fates.begin(), dice.in(0, static_cast<std::int64_t>(plan->fates.size()) - 1)
+            );
+            if (!each.make(dice, wrong, slot->first, changed)) {
+                continue;
+            }
+            ++broken[each.rule];
+            Result<void> const fine = validate(wrong, changed.trace, changed.machine);
+            ASSERT_FALSE(fine.ok()) << rerun(seed) << each.rule;
+            ASSERT_NE(fine.error().message().find(each.rule), std::string::npos)
+                << rerun(seed) << each.rule << ": " << fine.error().message();
+        }
+    }
+    for (Break const& each : kBreaks) {
+        EXPECT_TRUE(one_seed() || broken[each.rule] > 0) << each.rule << " was never broken";
+    }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 import contextlib
 import gc
+import threading
 import unittest
 import warnings
 
@@ -392,6 +393,37 @@ class Recompute(unittest.TestCase):
         with self.assertRaisesRegex(Exception, 'was written before .* With recompute "off" nothing is made again'):
             self.train(model, session, between=between)
         session.close()
+
+    def test_spectral_norm_updates_its_vectors_once(self):
+        def make():
+            torch.manual_seed(1)
+            norm = torch.nn.utils.parametrizations.spectral_norm
+            return nn.Sequential(*[nn.Sequential(norm(nn.Linear(WIDTH, WIDTH)), nn.GELU()) for _ in range(8)])
+        self.assertEqual(len(list(make().buffers())), 16)
+        self.expect_plain(make, share=0.4)
+
+    def test_two_threads_go_backward_through_one_graph(self):
+        model = self.model().eval()
+        expected = torch.autograd.grad(model(self.input).square().mean(), list(model.parameters()))
+        peak, saved = self.peak_of(self.model)
+        session = spillway.session(model, device_budget=int(peak - 0.3 * saved))
+        with session:
+            loss = model(self.input).square().mean()
+        found = {}
+
+        def backward(name):
+            found[name] = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
+        threads = [threading.Thread(target=backward, args=(name,)) for name in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertGreater(session.report()["recomputed_values"], 0)
+        del loss
+        session.close()
+        for name in range(2):
+            for one, other in zip(expected, found[name], strict=True):
+                self.assertTrue(torch.equal(one, other))
 
     def steps_of(self, model, loss_of, steps: int, session=None):
         """Losses and the last gradients; `loss_of` knows the step's number."""

@@ -172,6 +172,8 @@ class SavedTensors final : public Driver {
     [[nodiscard]] OperatorSet used_operators() const;
     /// Values so far that came back by their recipes.
     [[nodiscard]] std::int64_t made_again() const;
+    /// Kinds of recipes that gave other bits, and are not used.
+    [[nodiscard]] std::int64_t refused_recipes() const { return proved_.refused(); }
     /// A value goes on this thread: there is no room for what is allocated meanwhile.
     [[nodiscard]] static bool is_letting_go();
     /// What an operator threw on this thread while a recipe ran; null: none did.

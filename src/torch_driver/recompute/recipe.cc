@@ -164,10 +164,15 @@ std::uint64_t Recipe::signature() const {
         add(step.call->ambient.threads);
         add(step.call->ambient.default_dtype);
         add(step.call->ambient.denormals);
+        add(step.call->ambient.is_deterministic);
+        add(step.call->ambient.has_mkldnn);
+        add(step.call->ambient.has_cudnn);
+        add(step.call->ambient.is_cudnn_deterministic);
         for (TensorArgument const& each : step.call->tensors) {
             Geometry const& geometry = each.geometry;
             add(each.argument);
             add(each.is_overwritten);
+            add(each.device.type());
             add(c10::typeMetaToScalarType(geometry.dtype));
             add(geometry.sizes.size());
             add(size_class(each.storage_bytes));
@@ -224,8 +229,9 @@ class Recipe::Run {
             return Error{
                 Errc::broken_promise,
                 std::string(call.facts.handle.schema().name()) +
-                    " cannot run again: the precision of products was changed after it ran; set it "
-                    "before the forward",
+                    " cannot run again: the precision of products, or which algorithms they may "
+                    "use, "
+                    "was changed after it ran; set it before the forward",
                 ""};
         }
         torch::jit::Stack stack = call.arguments;

@@ -60,7 +60,7 @@ TORCH_LIBRARY(spillway_recipe_test, library) {
 }
 
 #ifdef SPILLWAY_MUTANTS
-/// In a build for mutants: the rule that SPILLWAY_BREAK names does not hold.
+/// In a build for mutants: the rule that SPILLWAY_BREAK names does not hold, in any test here.
 [[maybe_unused]] bool const is_rule_broken = [] {
     char const* const name = std::getenv("SPILLWAY_BREAK");
     auto const at = std::find(kRecipeRuleNames.begin(), kRecipeRuleNames.end(), name ? name : "");
@@ -209,9 +209,34 @@ TEST_F(RecipeTest, a_product_needs_the_precision_that_it_had) {
     at::globalContext().setFloat32MatmulPrecision("highest");
     Result<c10::Storage> const same = std::get<Recipe>(found).run({x_.storage()});
     ASSERT_FALSE(other.ok());
-    EXPECT_NE(other.error().what.find("precision of products was changed"), std::string::npos);
+    EXPECT_NE(other.error().what.find("precision of products"), std::string::npos);
     ASSERT_TRUE(same.ok());
     EXPECT_TRUE(same_bytes(*same, product.storage()));
+}
+
+/// The CPU has no attention that drops out, so it is told of a call that nothing ran.
+TEST_F(RecipeTest, attention_that_drops_out_has_none) {
+    CallRecorder recorder(/*runs_costly=*/true);
+    CallRecording const recording(recorder);
+    auto const attention = c10::Dispatcher::singleton().findSchemaOrThrow(
+        "aten::_scaled_dot_product_flash_attention", ""
+    );
+    auto const why = [&](double share) {
+        Tensor const made = at::detach(at::empty({4}));
+        std::vector<c10::IValue> const arguments{x_, x_, x_, share, false, false, c10::IValue()};
+        recorder.begin_step();
+        {
+            at::RecordFunction function(at::RecordScope::FUNCTION);
+            function.before(
+                std::cref(attention.schema()),
+                c10::ArrayRef<c10::IValue const>(arguments.data(), arguments.size())
+            );
+            function.setOutputs(std::vector<c10::IValue>{made});
+        }
+        return recorder.content_of(made.storage().unsafeGetStorageImpl())->why;
+    };
+    EXPECT_EQ(why(0), NoMaker::none);
+    EXPECT_EQ(why(0.5), NoMaker::no_generator);
 }
 
 TEST_F(RecipeTest, in_place_operators_make_one_content_after_another) {

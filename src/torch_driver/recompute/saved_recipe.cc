@@ -43,4 +43,11 @@ void ProvedRecipes::add(std::uint64_t signature, bool is_same) {
     at->second = at->second && is_same;
 }
 
+std::int64_t ProvedRecipes::refused() const {
+    MutexLock const lock(mutex_);
+    return std::count_if(is_same_.begin(), is_same_.end(), [](auto const& known) {
+        return !known.second;
+    });
+}
+
 }  // namespace spillway

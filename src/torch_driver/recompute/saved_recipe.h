@@ -40,6 +40,8 @@ class ProvedRecipes {
 
     [[nodiscard]] Verdict of(std::uint64_t signature) const;
     void add(std::uint64_t signature, bool is_same);
+    /// That gave other bits.
+    [[nodiscard]] std::int64_t refused() const;
 
   private:
     mutable Mutex mutex_;

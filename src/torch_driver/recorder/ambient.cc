@@ -48,7 +48,10 @@ ProductSettings ProductSettings::now() {
              precision(CUDA, CONV)},
         .fp16_reduction = context.allowFP16ReductionCuBLAS(),
         .bf16_reduction = context.allowBF16ReductionCuBLAS(),
-        .accumulates_fp16 = context.allowFP16AccumulationCuBLAS()};
+        .accumulates_fp16 = context.allowFP16AccumulationCuBLAS(),
+        .is_mkldnn_deterministic = context.deterministicMkldnn(),
+        .has_nnpack = context.userEnabledNNPACK(),
+        .tries_cudnn = context.benchmarkCuDNN()};
 }
 
 Ambient Ambient::now() {
@@ -64,8 +67,28 @@ Ambient Ambient::now() {
         .is_cudnn_deterministic = context.deterministicCuDNN()};
 }
 
-WithAmbient::WithAmbient(Ambient const& wanted) : before_(Ambient::now()), wanted_(wanted) {
+bool Ambient::is_same_process(Ambient const& other) const {
+    Ambient of_this_thread = other;
+    of_this_thread.threads = threads;
+    of_this_thread.denormals = denormals;
+    return *this == of_this_thread;
+}
+
+WithAmbient::WithAmbient(Ambient const& wanted) : wanted_(wanted) {
+    wait_for_the_process();
     change(before_, wanted_);
+}
+
+/// Whoever changes nothing of the process goes on beside others that do not.
+void WithAmbient::wait_for_the_process() {
+    static auto* const process = new std::shared_mutex;  // threads may outlive static objects
+    shared_ = std::shared_lock(*process);
+    before_ = Ambient::now();
+    if (!before_.is_same_process(wanted_)) {
+        shared_.unlock();
+        alone_ = std::unique_lock(*process);
+        before_ = Ambient::now();
+    }
 }
 
 WithAmbient::~WithAmbient() {

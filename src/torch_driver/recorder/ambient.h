@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <shared_mutex>
 
 namespace spillway {
 
@@ -21,6 +22,9 @@ struct ProductSettings {
     at::CuBLASReductionOption fp16_reduction{};
     at::CuBLASReductionOption bf16_reduction{};
     bool accumulates_fp16 = false;
+    bool is_mkldnn_deterministic = false;
+    bool has_nnpack = true;
+    bool tries_cudnn = false;  ///< its algorithms, and takes the quickest
 
     bool operator==(ProductSettings const&) const = default;
 
@@ -41,9 +45,13 @@ struct Ambient {
 
     /// As it is on this thread.
     [[nodiscard]] static Ambient now();
+    /// But for what is a thread's own: number of threads, denormals.
+    [[nodiscard]] bool is_same_process(Ambient const& other) const;
 };
 
-/// While it lives, this thread has `wanted`; what is no thread's own, the process has it.
+/// While it lives, this thread has `wanted`; what is no thread's own, the process has it, also
+/// operators of the program that other threads run meanwhile. One at a time changes that, and none
+/// lives beside it.
 class WithAmbient {
   public:
     explicit WithAmbient(Ambient const& wanted);
@@ -52,9 +60,12 @@ class WithAmbient {
     WithAmbient& operator=(WithAmbient const&) = delete;
 
   private:
+    void wait_for_the_process();
     static void change(Ambient const& from, Ambient const& to);
 
-    Ambient const before_;
+    std::shared_lock<std::shared_mutex> shared_;
+    std::unique_lock<std::shared_mutex> alone_;
+    Ambient before_;
     Ambient const wanted_;
 };
 

@@ -391,7 +391,7 @@ CallRecorder::Maker CallRecorder::maker_of(Open& open) {
         bool const draws = open.facts != nullptr && open.facts->draws_without_generator;
         return {{}, draws ? NoMaker::no_generator : NoMaker::not_listed, nullptr};
     }
-    if (drops_out(*open.facts, open.arguments)) {
+    if (drops_out(*open.facts, open.arguments) && keeps(RecipeRule::dropout_needs_a_generator)) {
         return {{}, NoMaker::no_generator, nullptr};
     }
     if (open.facts->replay == Replay::draws && !open.generator) {

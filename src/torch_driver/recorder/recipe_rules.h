@@ -48,9 +48,12 @@ enum class RecipeRule : std::uint8_t {
     ambient_is_restored,              ///< default dtype, threads, deterministic mode
     products_have_their_precision,    ///< else it is an error
     sizes_are_compared,               ///< of what is made again
+    dropout_needs_a_generator,        ///< attention that drops out draws from PyTorch's own
+    kinds_are_tried_first,            ///< beside a value that lives, bit by bit
+    checksums_are_compared,           ///< of what went and what is made again
 };
 
-inline constexpr std::array<std::string_view, 35> kRecipeRuleNames{
+inline constexpr std::array<std::string_view, 38> kRecipeRuleNames{
     "innermost_above_autograd",
     "factories_below_autograd",
     "own_work_is_not_recorded",
@@ -86,6 +89,9 @@ inline constexpr std::array<std::string_view, 35> kRecipeRuleNames{
     "ambient_is_restored",
     "products_have_their_precision",
     "sizes_are_compared",
+    "dropout_needs_a_generator",
+    "kinds_are_tried_first",
+    "checksums_are_compared",
 };
 
 #ifdef SPILLWAY_MUTANTS

@@ -640,6 +640,7 @@ Report TorchSession::report() {
     see_need(0);
     report.device_peak_split = peak_.split(report.device_peak_bytes, [this] { return modules(); });
     report.device_needed_bytes = round_up(needed_bytes_.load(), kArenaPageBytes);
+    report.refused_recipes = saved_.refused_recipes();
     return report;
 }
 
