@@ -22,7 +22,7 @@ from matplotlib import pyplot  # noqa: E402
 
 PEERS = {"plain": "plain", "checkpoint": "checkpoint", "checkpoint_2nd": "every 2nd", "sac": "selective"}
 OURS = {"recompute_all": "recompute_all", "sqrt_checkpoint": "sqrt_checkpoint", "rotor": "rotor", "move": "move only", "str": "str",
-        "pofo": "pofo", "tba_recompute": "tba_recompute"}
+        "pofo": "pofo"}
 
 
 def draw(axes: "pyplot.Axes", model: str, rows: dict[str, dict]) -> None:

@@ -155,10 +155,10 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
 
 def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Names the nearest option of the first that is none."""
-    names = list(known)
+    names = [name for name in known if name != "self"]
     for name in given:
         if name not in names:
-            nearest = [each for each in names if name in each] or difflib.get_close_matches(name, names) or names[1:]
+            nearest = [each for each in names if name in each] or difflib.get_close_matches(name, names) or [each for each in names if each != "model"]
             raise TypeError(f"{what} has no option {name!r}; it has {', '.join(nearest)}")
 
 

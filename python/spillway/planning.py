@@ -153,7 +153,8 @@ def _of_optimizer(model: torch.nn.Module) -> str:
 
 
 def _measure(model: torch.nn.Module, step: Step, row: dict[str, Any], places: Mapping[str, Any]) -> list[float]:
-    """Trains for some steps under the row's policy and budget. The seconds of those after the plan came in; none: it does not run."""
+    """Trains for some steps under the row's policy and budget. The seconds of the second one under the plan; none: it does
+    not run."""
     try:
         session = Session(model, device_budget=row["device_bytes"], policy=row["policy"], **places)
     except Error as refusal:
@@ -161,7 +162,7 @@ def _measure(model: torch.nn.Module, step: Step, row: dict[str, Any], places: Ma
         return []
     try:
         with _untouched(model):
-            seconds = [_run(session, model, step) for _ in range(_STEPS_TO_RECORD + 1)][_STEPS_TO_RECORD:]
+            seconds = [_run(session, model, step) for _ in range(_STEPS_TO_RECORD + 2)][_STEPS_TO_RECORD + 1:]
         report = session.report()
         plan = report["plan"] or {}
         row["measured_refusal"] = plan.get("refusal", "")
@@ -184,9 +185,10 @@ def _measure_in_turn(model: torch.nn.Module, step: Step, rows: list[dict[str, An
         for number, row in enumerate(rows):
             print(f"spillway: turn {turn + 1} of {_TURNS}, {number + 1} of {len(rows)}: {row['policy']} under "
                   f"{row['device_bytes'] / 2**20:.1f} MiB", file=sys.stderr)
-            seconds[number] += _measure(model, step, row, places)
+            if len(seconds[number]) == turn:  # it ran in each turn before
+                seconds[number] += _measure(model, step, row, places)
     for row, each in zip(rows, seconds, strict=True):
-        row["measured_step_ns"] = int(1e9 * statistics.median(each)) if each else 0
+        row["measured_step_ns"] = int(1e9 * statistics.median(each)) if len(each) == _TURNS else 0
 
 
 def probe(

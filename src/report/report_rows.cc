@@ -120,8 +120,11 @@ void add_recomputed(Rows& rows, Report const& report) {
     rows.begin("recomputed");
     if (report.refused_recipes > 0) {
         rows.row(
-            "refused", fmt::format("{} kinds", report.refused_recipes), "gave other bits again"
+            "refused", std::to_string(report.refused_recipes), "kinds of operators: other bits"
         );
+    }
+    if (report.recomputed_values == 0) {
+        return;
     }
     rows.size(
         "made again",

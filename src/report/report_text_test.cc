@@ -95,6 +95,15 @@ TEST(ReportText, what_was_made_again_says_what_it_saved_and_its_share) {
     }
 }
 
+TEST(ReportText, kinds_of_operators_that_gave_other_bits) {
+    Report report;
+    report.refused_recipes = 1;
+    std::string const table = to_table(report);
+    EXPECT_NE(table.find("recomputed refused"), std::string::npos) << table;
+    EXPECT_NE(table.find("1  kinds of operators: other bits\n"), std::string::npos) << table;
+    EXPECT_EQ(table.find("made again"), std::string::npos) << table;
+}
+
 /// Two classes under a codec: one as its codec is meant, one whose values it mostly cannot hold.
 Report with_codecs() {
     Report report = on_nvme();

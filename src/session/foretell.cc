@@ -140,7 +140,7 @@ void add_note_of_capacity(Comparison& all, Machine const& machine) {
     });
     if (capacity_bytes > 0 && is_above) {
         all.note += fmt::format(
-            "{}the machine's device has {}: budgets above are of another one",
+            "{}the machine's device has {}; larger budgets need another machine",
             all.note.empty() ? "" : "; ",
             format_size(capacity_bytes)
         );

@@ -160,6 +160,28 @@ TEST(Foretell, a_row_names_its_policy_once) {
     );
 }
 
+TEST(Fit, budgets_are_of_the_machine) {
+    Machine machine = fast_machine();
+    Result<Comparison> const unbounded = fit(chain(8), machine, "online", kHost);
+    ASSERT_TRUE(unbounded.ok());
+    std::int64_t const capacity = (unbounded->floor_bytes + unbounded->peak_bytes) / 2;
+    std::erase_if(machine.tiers, [](MachineTier const& tier) { return tier.pool == Pool::device; });
+    machine.tiers.push_back({"device", Pool::device, capacity});
+    Result<Comparison> const bounded = fit(chain(8), machine, "online", kHost);
+    ASSERT_TRUE(bounded.ok());
+    EXPECT_LE(bounded->budgets.front(), capacity);
+    EXPECT_GT(bounded->budgets.front(), capacity - 4096);
+    EXPECT_EQ(bounded->budgets.back(), unbounded->budgets.back());
+    EXPECT_EQ(bounded->note.find("the machine's device has"), std::string::npos);
+    Result<Comparison> const asked =
+        compare(chain(8), machine, {"online"}, {capacity + 4096}, kHost);
+    ASSERT_TRUE(asked.ok());
+    EXPECT_NE(asked->note.find("the machine's device has"), std::string::npos) << asked->note;
+    Result<Comparison> const proposed = compare(chain(8), machine, {"online"}, {}, kHost);
+    ASSERT_TRUE(proposed.ok());
+    EXPECT_LT(proposed->budgets.front(), capacity);
+}
+
 TEST(Fit, goes_from_the_peak_down_to_the_smallest_that_works) {
     Result<Comparison> const all = fit(chain(8), fast_machine(), "online", kHost);
     ASSERT_TRUE(all.ok()) << all.error().message();

@@ -33,7 +33,7 @@ class Budget:
     squeezed: bool = False
     dropped: bool = False  # after each program, without a close; the next one has new ones
     # "auto": of cheap operators; "blocks": whole blocks, with the leaves as the model's buffers, since these are made use
-    # of as they lie. Half as much again is filled then, as far below a budget no operator is recorded.
+    # of as they lie. Half as much again is filled then, as far below a budget no recipe is made.
     recompute: str = "off"
 
     @staticmethod

@@ -142,6 +142,17 @@ class Planning(InFolder):
                 self.assertEqual((done.returncode, done.stdout, len(done.stderr.splitlines())), (2, "", 1), done.stderr)
                 self.assertIn(says, done.stderr)
 
+    def test_a_plan_for_more_memory_than_the_machine_has_is_refused(self):
+        trace = self.path("step.json")
+        pathlib.Path(trace).write_text(self.run_program(
+            "trace", "--model", "gpt2-345m", "--batch", "1", "--layers", "2", "--machine", "h100").stdout)
+        pathlib.Path(self.path("plan.json")).write_text(self.run_program("plan", trace, "h100", "--policy", "offload_all").stdout)
+        refused = self.run_program("simulate", trace, "titan_x", self.path("plan.json"))
+        self.assertEqual((refused.returncode, len(refused.stderr.splitlines())), (2, 1), refused.stderr)
+        self.assertIn("for a device budget of 80.0 GiB, and the machine's device has 12.0 GiB", refused.stderr)
+        asked = self.run_program("simulate", trace, "titan_x", self.path("plan.json"), "--device-budget", "12GiB")
+        self.assertEqual(asked.returncode, 0, asked.stderr)
+
     def test_a_full_disk_behind_standard_output_is_said(self):
         with open("/dev/full", "w") as full:
             done = subprocess.run([PROGRAM, "trace", str(GOLDEN / "trace.json")], stdout=full, stderr=subprocess.PIPE, text=True,

@@ -87,11 +87,18 @@ class ModelTraces(unittest.TestCase):
                                          resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
         self.transformer("gpt2-345m", "h.1.", lambda: transformers.GPT2LMHeadModel(config))
 
-    def test_resnet50(self):
+    def pictures(self, name: str, **how: Any) -> None:
         pictures, kinds = torch.ones(BATCH, 3, 224, 224), torch.arange(BATCH)
-        model = small_numbers(torchvision.models.resnet50)
+        model = small_numbers(lambda: getattr(torchvision.models, name)(**how))
         there = recorded(model, lambda model: torch.nn.functional.cross_entropy(model(pictures), kinds))
-        self.check(there, made("resnet50"))  # which layer a ReLU in place belongs to is told otherwise
+        self.check(there, made(name, "--dropout", "0"))  # which layer a ReLU in place belongs to is told otherwise
+
+    def test_resnet50(self):
+        self.pictures("resnet50")
+
+    @unittest.skipIf(os.environ.get("SPILLWAY_TESTS") == "quick", "make test-all runs it")
+    def test_vgg16(self):
+        self.pictures("vgg16", dropout=0)
 
 
 if __name__ == "__main__":

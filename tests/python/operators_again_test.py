@@ -28,7 +28,7 @@ class MadeAgain(operators_test.Databases):
 
     def setUp(self) -> None:
         super().setUp()
-        with self.session:  # far below the budget no operator is recorded
+        with self.session:  # far below the budget no recipe is made
             self.fill = torch.empty(operators_test.BUDGET // 2, dtype=torch.uint8)
         self.made_again: set[str] = set()
 

@@ -29,11 +29,13 @@ import peers_table  # noqa: E402: it lies in bench/
 
 class Picture(unittest.TestCase):
     @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "no matplotlib here")
-    def test_readmes_picture_is_made_of_the_committed_line(self):
-        with tempfile.TemporaryDirectory() as folder:
-            made = pathlib.Path(folder) / "peers.svg"
-            subprocess.run([sys.executable, BENCH / "plot_peers.py", BENCH / "results/peers.json", made], check=True)
-            self.assertEqual(made.read_text(), (BENCH.parent / "docs/pictures/peers.svg").read_text())
+    def test_pictures_are_made_of_the_committed_lines(self):
+        for script, line, picture in (("plot_peers.py", "peers.json", "peers.svg"),
+                                      ("plot_recompute.py", "recompute_peers.json", "recompute.svg")):
+            with self.subTest(script), tempfile.TemporaryDirectory() as folder:
+                made = pathlib.Path(folder) / picture
+                subprocess.run([sys.executable, BENCH / script, BENCH / "results" / line, made], check=True)
+                self.assertEqual(made.read_text(), (BENCH.parent / "docs/pictures" / picture).read_text())
 
 
 class Quick(unittest.TestCase):

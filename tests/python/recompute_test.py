@@ -168,6 +168,24 @@ class Recompute(unittest.TestCase):
         self.addCleanup(reset)
         self.expect_plain(make, between=between, loss_of=loss_of)
 
+    def test_settings_of_the_process_stay_while_another_session_may_compute(self):
+        peak, saved = self.peak_of(self.model)
+        model = self.model()
+        other = spillway.session(nn.Linear(2, 2), device_budget="64MiB")
+        self.addCleanup(other.close)
+        session = spillway.session(model, device_budget=int(peak - 0.2 * saved))
+        self.addCleanup(session.close)
+
+        def between():
+            torch.backends.mkldnn.enabled = False
+
+        def loss_of():
+            torch.backends.mkldnn.enabled = True
+            return model(self.input).square().mean()
+        self.addCleanup(setattr, torch.backends.mkldnn, "enabled", True)
+        with self.assertRaisesRegex(RuntimeError, 'oneDNN .* was switched .* another session is open.* recompute "off"'):
+            self.train(model, session, between=between, loss_of=loss_of)
+
     def test_a_backward_twice_and_one_of_a_backward(self):
         for create_graph in (False, True):
             results = []
@@ -405,14 +423,21 @@ class Recompute(unittest.TestCase):
     def test_two_threads_go_backward_through_one_graph(self):
         model = self.model().eval()
         expected = torch.autograd.grad(model(self.input).square().mean(), list(model.parameters()))
-        peak, saved = self.peak_of(self.model)
-        session = spillway.session(model, device_budget=int(peak - 0.3 * saved))
+        _, saved = self.peak_of(self.model)
+        gradients = sum(each.nbytes for each in expected)
+        # Something has to go before the backwards begin; each has gradients of its own.
+        session = spillway.session(model, device_budget=gradients + 3 * saved // 4 + 2 * gradients)
+        self.assertGreater(saved // 4, 2 * gradients)
+        self.addCleanup(session.close)
         with session:
             loss = model(self.input).square().mean()
         found = {}
 
         def backward(name):
-            found[name] = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
+            try:
+                found[name] = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
+            except Exception as raised:
+                found[name] = raised
         threads = [threading.Thread(target=backward, args=(name,)) for name in range(2)]
         for thread in threads:
             thread.start()
@@ -422,6 +447,7 @@ class Recompute(unittest.TestCase):
         del loss
         session.close()
         for name in range(2):
+            self.assertIsInstance(found[name], tuple, found[name])
             for one, other in zip(expected, found[name], strict=True):
                 self.assertTrue(torch.equal(one, other))
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy
 import spillway
 import torch
+from spillway._callback import Training
 
 from small_training import Train, batch, model
 
@@ -146,6 +147,11 @@ class Refusals(Train):
                     spillway.session(torch.nn.Linear(2, 2), **{wrong: "8MiB"})
             with self.assertRaises(TypeError):
                 spillway.session(torch.nn.Linear(2, 2), "8MiB")
+            with self.assertRaisesRegex(TypeError, "Training has no option 'budget'; it has device_budget, host_budget"):
+                Training(budget="8MiB")
+            with self.assertRaises(TypeError) as raised:
+                Training(e=1)
+            self.assertNotIn("self", str(raised.exception))
         unraisable.assert_not_called()
 
     def test_a_subclass_may_have_options_of_its_own(self):

@@ -302,7 +302,7 @@ class SpillwayMadeAgain(Spillway):
     """With no place to move to: what leaves is dropped, and made again by its operators. `delta` makes whole blocks
     again and needs no plan, so it does in the first step, too. What is large and was there before is made use of only where
     it is the model's, so a case's leaves are. A tensor of the script fills a good part of the budget, since far below it
-    no operator is recorded."""
+    no recipe is made."""
     name = "spillway_made_again"
     title = "Spillway, made again"
     about = ("the same with `policy=\"delta\"`, without a place to move to, and with the case's leaves as buffers of the "

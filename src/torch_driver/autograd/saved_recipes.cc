@@ -355,7 +355,10 @@ SavedTensors::Proof SavedTensors::prove(
     bool is_same = false;
     try {
         Result<c10::Storage> const made = run(recipe, *sources);
-        is_same = made.ok() && has_same_bytes(*made, value);
+        if (!made.ok()) {
+            return Proof::again;  // a setting was changed meanwhile, which says nothing of its bits
+        }
+        is_same = has_same_bytes(*made, value);
     } catch (c10::OutOfMemoryError const&) {
         return Proof::again;  // another thread took the room meanwhile
     } catch (std::exception const&) {

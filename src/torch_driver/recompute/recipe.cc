@@ -129,11 +129,9 @@ std::int64_t Recipe::duration_ns() const {
 std::function<std::int64_t()> Recipe::exact_duration_ns() const {
     std::vector<CallTime> times;
     for (Step const& step : steps_) {
-        if (step.call->time.is_on_stream()) {
-            times.push_back(step.call->time);
-        }
+        times.push_back(step.call->time);
     }
-    if (times.empty()) {
+    if (std::ranges::none_of(times, &CallTime::is_on_stream)) {
         return nullptr;
     }
     return [times = std::move(times)] {
@@ -168,6 +166,12 @@ std::uint64_t Recipe::signature() const {
         add(step.call->ambient.has_mkldnn);
         add(step.call->ambient.has_cudnn);
         add(step.call->ambient.is_cudnn_deterministic);
+        if (step.call->products) {
+            add(step.call->products->float32);
+            add(step.call->products->fp16_reduction);
+            add(step.call->products->bf16_reduction);
+            add(step.call->products->accumulates_fp16);
+        }
         for (TensorArgument const& each : step.call->tensors) {
             Geometry const& geometry = each.geometry;
             add(each.argument);
@@ -224,15 +228,8 @@ class Recipe::Run {
 
     [[nodiscard]] Result<void> carry_out(Step const& step) {
         Call const& call = *step.call;
-        if (call.products && *call.products != ProductSettings::now() &&
-            keeps(RecipeRule::products_have_their_precision)) {
-            return Error{
-                Errc::broken_promise,
-                std::string(call.facts.handle.schema().name()) +
-                    " cannot run again: the precision of products, or which algorithms they may "
-                    "use, "
-                    "was changed after it ran; set it before the forward",
-                ""};
+        if (Result<void> const fine = check_settings(call); !fine) {
+            return fine;
         }
         torch::jit::Stack stack = call.arguments;
         for (c10::IValue& argument : stack) {
@@ -269,6 +266,32 @@ class Recipe::Run {
         return {};
     }
     [[nodiscard]] c10::Storage take(Content const& content) { return bytes_.at(&content); }
+
+  private:
+    /// Whether they are, or can be made, what they were.
+    [[nodiscard]] static Result<void> check_settings(Call const& call) {
+        std::string const name = call.facts.handle.schema().name();
+        if (call.products && *call.products != ProductSettings::now(call.device()) &&
+            keeps(RecipeRule::products_have_their_precision)) {
+            return Error{
+                Errc::broken_promise,
+                name +
+                    " cannot run again: the precision of products was changed after it ran; set "
+                    "it before the forward, or open the session with recompute \"off\"",
+                ""};
+        }
+        if (!AmbientUser::is_alone() && !call.ambient.is_same_process(Ambient::now())) {
+            return Error{
+                Errc::broken_promise,
+                name +
+                    " cannot run again: the default dtype, the deterministic mode, oneDNN or "
+                    "cuDNN was switched after it ran, and another session is open, which may "
+                    "compute meanwhile; switch it before the forward, or open the session with "
+                    "recompute \"off\"",
+                ""};
+        }
+        return {};
+    }
 
   private:
     /// Puts the tensors in their places. Returns the storage that the call writes, if one.

@@ -32,7 +32,7 @@ void set_denormals(std::uint32_t) {}
 
 }  // namespace
 
-ProductSettings ProductSettings::now() {
+ProductSettings ProductSettings::now(c10::DeviceType of) {
     at::Context const& context = at::globalContext();
     using enum at::Float32Backend;
     using enum at::Float32Op;
@@ -40,18 +40,23 @@ ProductSettings ProductSettings::now() {
         at::Float32Precision const set = context.float32Precision(backend, op);
         return set == at::Float32Precision::NONE ? at::Float32Precision::IEEE : set;
     };
-    return {
-        .float32 =
-            {precision(MKLDNN, MATMUL),
-             precision(MKLDNN, CONV),
-             precision(CUDA, MATMUL),
-             precision(CUDA, CONV)},
-        .fp16_reduction = context.allowFP16ReductionCuBLAS(),
-        .bf16_reduction = context.allowBF16ReductionCuBLAS(),
-        .accumulates_fp16 = context.allowFP16AccumulationCuBLAS(),
-        .is_mkldnn_deterministic = context.deterministicMkldnn(),
-        .has_nnpack = context.userEnabledNNPACK(),
-        .tries_cudnn = context.benchmarkCuDNN()};
+    ProductSettings settings;
+    if (of == c10::kCPU) {
+        settings.float32[0] = precision(MKLDNN, MATMUL);
+        settings.float32[1] = precision(MKLDNN, CONV);
+        return settings;
+    }
+    settings.float32[2] = precision(CUDA, MATMUL);
+    settings.float32[3] = precision(CUDA, CONV);
+    settings.fp16_reduction = context.allowFP16ReductionCuBLAS();
+    settings.bf16_reduction = context.allowBF16ReductionCuBLAS();
+    settings.accumulates_fp16 = context.allowFP16AccumulationCuBLAS();
+    return settings;
+}
+
+std::atomic<int>& AmbientUser::users() {
+    static std::atomic<int> users = 0;
+    return users;
 }
 
 Ambient Ambient::now() {

@@ -5,30 +5,30 @@
 #pragma once
 
 #include <ATen/Context.h>
+#include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <shared_mutex>
 
 namespace spillway {
 
-/// What products, convolutions and attention depend on, too. A recipe does not set it: PyTorch
-/// tells a precision, and not from which other setting it comes.
+/// What products, convolutions and attention depend on, too, on one device. A recipe does not set
+/// it: PyTorch tells a precision, and not from which other setting it comes.
 struct ProductSettings {
-    /// Of oneDNN's products and convolutions, then of CUDA's.
+    /// Of oneDNN's products and convolutions, then of CUDA's. What is not the device's stays as it
+    /// is here.
     std::array<at::Float32Precision, 4> float32{};
     at::CuBLASReductionOption fp16_reduction{};
     at::CuBLASReductionOption bf16_reduction{};
     bool accumulates_fp16 = false;
-    bool is_mkldnn_deterministic = false;
-    bool has_nnpack = true;
-    bool tries_cudnn = false;  ///< its algorithms, and takes the quickest
 
     bool operator==(ProductSettings const&) const = default;
 
-    [[nodiscard]] static ProductSettings now();
+    [[nodiscard]] static ProductSettings now(c10::DeviceType of);
 };
 
 struct Ambient {
@@ -49,9 +49,27 @@ struct Ambient {
     [[nodiscard]] bool is_same_process(Ambient const& other) const;
 };
 
+/// One for each open session. Where there are two, the process's settings stay as they are: the
+/// other session may compute meanwhile, on another thread.
+///
+/// Thread  any
+class AmbientUser {
+  public:
+    AmbientUser() { ++users(); }
+    ~AmbientUser() { --users(); }
+    AmbientUser(AmbientUser const&) = delete;
+    AmbientUser& operator=(AmbientUser const&) = delete;
+
+    [[nodiscard]] static bool is_alone() { return users() <= 1; }
+
+  private:
+    static std::atomic<int>& users();
+};
+
 /// While it lives, this thread has `wanted`; what is no thread's own, the process has it, also
 /// operators of the program that other threads run meanwhile. One at a time changes that, and none
-/// lives beside it.
+/// lives beside it. A number of threads is also what threads begin with that first use torch
+/// meanwhile. What the program changes meanwhile on another thread is lost.
 class WithAmbient {
   public:
     explicit WithAmbient(Ambient const& wanted);

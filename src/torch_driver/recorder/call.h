@@ -145,6 +145,11 @@ struct Call final : c10::intrusive_ptr_target {
     Ambient ambient;
     std::optional<ProductSettings> products;  ///< where it depends on them
     CallTime time;                            ///< operators inside it included
+
+    /// Of its first tensor.
+    [[nodiscard]] c10::DeviceType device() const {
+        return tensors.empty() ? c10::kCPU : tensors.front().device.type();
+    }
 };
 
 }  // namespace spillway

@@ -416,7 +416,7 @@ CallRecorder::Maker CallRecorder::maker_of(Open& open) {
     call->generator = std::move(open.generator);
     call->ambient = Ambient::now();
     if (open.facts->replay == Replay::costly) {
-        call->products = ProductSettings::now();
+        call->products = ProductSettings::now(call->device());
     }
     call->time = open.timer.ends();
     call->arguments.reserve(open.arguments.size());

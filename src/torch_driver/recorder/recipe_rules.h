@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -93,6 +94,10 @@ inline constexpr std::array<std::string_view, 38> kRecipeRuleNames{
     "kinds_are_tried_first",
     "checksums_are_compared",
 };
+
+static_assert(
+    static_cast<std::size_t>(RecipeRule::checksums_are_compared) + 1 == kRecipeRuleNames.size()
+);
 
 #ifdef SPILLWAY_MUTANTS
 /// The rule that is broken from now on, by its number; -1: none.

@@ -18,6 +18,7 @@
 #include "torch_driver/autograd/saved_tensors.h"
 #include "torch_driver/device/session_device.h"
 #include "torch_driver/python/python_lock.h"
+#include "torch_driver/recorder/ambient.h"
 #include "torch_driver/session/codec_choice.h"
 #include "torch_driver/session/once_per_backward.h"
 #include "torch_driver/session/planned_operators.h"
@@ -183,6 +184,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     OwnedStorages owned_;
     LivingGradients gradients_;
     SavedTensors saved_;
+    AmbientUser const ambient_user_;
     MakingAgain const making_again_;
     bool const makes_again_unplanned_;  ///< what no plan names, too
     std::unique_ptr<Loop> loop_;
