@@ -160,12 +160,13 @@ tidy: packages ## clang-tidy on the core (FILES='src/tier/.*' for some)
 	@tools/build.sh core-debug
 	@run-clang-tidy-14 -quiet -p build/core-debug '$(or $(FILES),/(src|cli|tests)/.*)'
 
-benches := bench-step bench-nvme bench-codec bench-hook bench-ledger bench-leak bench-late bench-peers bench-qpo bench-lossy bench-gradients bench-recompute bench-recompute-peers bench-compare bench-compare-real bench-foretell bench-tba bench-figures bench-plan
+benches := bench-step bench-nvme bench-codec bench-hook bench-ledger bench-leak bench-late bench-peers bench-qpo bench-lossy bench-gradients bench-recompute bench-recompute-peers bench-compare bench-compare-real bench-foretell bench-tba bench-figures bench-plan bench-record
 .PHONY: $(benches)
 bench-step: ## Step time under the cap against plain training (FLAGS=--models: six models in Python)
 bench-nvme: ## Throughput to NVMe against fio
 bench-codec: ## Encode and decode on one core against memcpy
 bench-hook: ## Cost of our saved-variable hooks against Python's
+bench-record: ## Cost of watching a step's operators: recorded, and where they could be run again
 bench-ledger: ## The ledger against the allocator and the process
 bench-leak: ## Growth of memory and files over a thousand steps
 bench-late: ## Cost of our waits on streams, in virtual time
@@ -174,14 +175,14 @@ bench-qpo: ## Uncompressed offload / QPO, with a link that is the bottleneck
 bench-lossy: ## Validation loss of lossy training beside lossless, three seeds (MINUTES=35 to be judged)
 bench-gradients: ## Gradient error of each class that is encoded, on GPT-2, LLaMA, ResNet-18
 bench-recompute: ## Smallest peak of 14 models when tensors can only be made again, and the step there (MINUTES=20 for all 14)
-bench-recompute-peers: ## Making again, moving and both, beside checkpoint and selective checkpoint, on 4 models
+bench-recompute-peers: ## Making again, moving and both, beside checkpoint, SAC and torch_remat, on 4 models (FLAGS=--half)
 bench-compare: ## Every policy on 12 made steps under four budgets, by simulation (FLAGS=--table, --page)
 bench-compare-real: ## Every policy on three small models under three budgets, on this machine (FLAGS=--table)
 bench-foretell: ## Steps and peaks as foretold, beside real ones: five small models, two budgets, six policies (FLAGS=--table)
 bench-tba: ## TBA on this drive: the peak of activations beside plain's, and the step, of GPT-2, BERT and T5
 bench-figures: ## What authors report, beside ours by simulation (FLAGS=--table, --page)
 bench-plan: ## Seconds of every policy's plan and of the simulator, by the number of values
-with_minutes := bench-step bench-nvme bench-peers bench-qpo bench-lossy bench-recompute bench-recompute-peers bench-compare-real bench-foretell bench-tba bench-plan
+with_minutes := bench-step bench-nvme bench-peers bench-qpo bench-lossy bench-recompute bench-recompute-peers bench-compare-real bench-foretell bench-tba bench-plan bench-record
 $(benches): bench-%: build
 	@tools/setup.sh packages bench
 	@$(if $(filter bench-peers bench-lossy bench-gradients bench-recompute bench-recompute-peers bench-compare-real bench-foretell bench-tba,$@)$(filter --models,$(FLAGS)),tools/setup.sh tests $(TORCH))

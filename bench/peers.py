@@ -6,7 +6,7 @@
 One model and batch (peers/model.py), each configuration in a fresh process, all of them in turns, the order
 turned round every round (peers/train.py): plain; checkpoint of every and of every second block; selective
 checkpoint that saves products and attention; torch_remat; Spillway under a quarter, a half, three quarters
-of the peak that plain has in this run. A run's time is the median of its steps without the first, a ratio is
+of the peak that plain has in this run, and, with no drive, so that it recomputes, under 30, 50 and 75 %. A run's time is the median of its steps without the first, a ratio is
 taken within a round; rounds are added until plain is as quick in one as in the next (steady.py), or none more
 ends in `--minutes`: then no time is judged. Losses and the last gradients are compared with plain's bit by bit. Before that, what a
 saved tensor costs in hooks that move nothing (peers/hooks.py), a session with nothing to do, and the import.
@@ -28,7 +28,7 @@ from typing import Any
 import common
 import steady
 import train_runs
-from peers_table import SHARES, STEP_BAR, Rows, bars, row, seconds, tables
+from peers_table import MOVES, SHARES, STEP_BAR, Rows, bars, row, seconds, tables
 
 HERE = pathlib.Path(__file__).resolve().parent / "peers"
 PEERS = ("plain", "checkpoint", "checkpoint_2nd", "sac", "torch_remat")
@@ -88,7 +88,8 @@ def side_by_side(children: Children, minutes: float) -> Rows:
     while not (steady.is_late(begin, number, minutes) or (number >= options.rounds and is_steady(runs["plain"]))):
         for name in options.systems if number % 2 == 0 else reversed(options.systems):
             if name in SHARES:
-                flags = ["--budget", str(int(SHARES[name] * peak)), "--nvme", str(children.nvme)]
+                drive = ["--nvme", str(children.nvme)] if name in MOVES else []
+                flags = ["--budget", str(int(SHARES[name] * peak)), *drive]
             else:
                 flags = ["--count"] if number == 0 else []
             run = children.train(name if name not in SHARES else "plain", sizes, options.steps, flags)

@@ -23,9 +23,16 @@ NAMES = {"plain": "plain PyTorch", "checkpoint": "checkpoint, every block", "che
          "sac": "selective checkpoint", "torch_remat": "torch_remat"}
 
 
-def label_of(system: str) -> str:
-    share = system.removeprefix("spillway_")
-    return f"Spillway at {share} %" if share != system else NAMES.get(system, system)
+OURS = {"spillway": ("Spillway", "tab:blue"), "recompute": ("Spillway, no drive,", "tab:green")}
+
+
+def style_of(system: str) -> tuple[str, str]:
+    """Label and colour."""
+    kind, _, share = system.partition("_")
+    if kind in OURS:
+        name, colour = OURS[kind]
+        return f"{name} at {share} %", colour
+    return NAMES.get(system, system), "tab:gray"
 
 
 def main() -> None:
@@ -37,11 +44,12 @@ def main() -> None:
     figure, axes = pyplot.subplots(figsize=(7.2, 3.8))
     for system, found in detail["systems"].items():
         low, middle, high = found["ratio"]
-        is_ours = system.startswith("spillway")
+        label, colour = style_of(system)
+        is_ours = colour != "tab:gray"
         axes.errorbar(found["peak_over_plain"], middle, yerr=[[middle - low], [high - middle]], fmt="o" if is_ours else "s",
-                      color="tab:blue" if is_ours else "tab:gray", elinewidth=0.6, capsize=2)
-        axes.annotate(label_of(system), (found["peak_over_plain"], middle), xytext=(5, -11 if is_ours else 5),
-                      textcoords="offset points", fontsize=8, color="tab:blue" if is_ours else "black")
+                      color=colour, elinewidth=0.6, capsize=2)
+        axes.annotate(label, (found["peak_over_plain"], middle), xytext=(5, -11 if is_ours else 5),
+                      textcoords="offset points", fontsize=8, color=colour if is_ours else "black")
     axes.set_xlim(0.15, 1.3)
     axes.set_xlabel("peak memory / plain's")
     axes.set_ylabel("step time / plain's")

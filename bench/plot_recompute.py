@@ -20,9 +20,9 @@ matplotlib.rcParams["svg.fonttype"] = "none"
 matplotlib.rcParams["svg.hashsalt"] = "spillway"  # the same bytes each time
 from matplotlib import pyplot  # noqa: E402
 
-PEERS = {"plain": "plain", "checkpoint": "checkpoint", "checkpoint_2nd": "every 2nd", "sac": "selective"}
+PEERS = {"plain": "plain", "checkpoint": "checkpoint", "checkpoint_2nd": "every 2nd", "sac": "selective", "torch_remat": "torch_remat"}
 OURS = {"recompute_all": "recompute_all", "sqrt_checkpoint": "sqrt_checkpoint", "rotor": "rotor", "move": "move only", "str": "str",
-        "pofo": "pofo"}
+        "pofo": "pofo", "auto": "auto"}
 
 
 def draw(axes: "pyplot.Axes", model: str, rows: dict[str, dict]) -> None:

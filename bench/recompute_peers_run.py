@@ -5,7 +5,7 @@
 Models and steps are those of bench-recompute (recompute_models.py), with half of its lines. Every side but `no session` runs in a session of its
 own, so all of them allocate from the same arena and their peaks are counted in the same way; those of plain and of the
 peers move nothing and drop nothing. A peer wraps the model's blocks for its steps alone. Spillway's sides get the peak of
-`checkpoint` as their budget; where a step does not end in it, more, up to plain's peak (`budget_bytes` tells). Each side
+`checkpoint`, or half of plain's, as their budget; where a step does not end in it, more, up to plain's peak (`budget_bytes` tells). Each side
 has warm-up steps of its own, in which a policy sees the step and makes its plan. Then each round runs all sides once, in
 an order of its own.
 """
@@ -39,7 +39,7 @@ BLOCKS: dict[str, Callable[[torch.nn.Module], Iterable[torch.nn.Module]]] = {
 }
 PEERS: dict[str, Wraps] = {
     "plain": systems.plain, "plain again": systems.plain, "checkpoint": systems.checkpoint_every,
-    "checkpoint_2nd": systems.checkpoint_second, "sac": systems.selective}
+    "checkpoint_2nd": systems.checkpoint_second, "sac": systems.selective, "torch_remat": systems.remat}
 
 
 class How(NamedTuple):
@@ -52,15 +52,15 @@ class How(NamedTuple):
 # The drive of the first three is for the steps before the plan, and for masks that are not made again.
 OURS = {
     "recompute_all": How("recompute_all"), "sqrt_checkpoint": How("sqrt_checkpoint"), "rotor": How("rotor"),
-    "move": How("online", "off"), "str": How("str"), "pofo": How("pofo"),
+    "move": How("online", "off"), "str": How("str"), "auto": How("auto"),
     "move, slow": How("online", "off", "slow"), "str, slow": How("str", drive="slow"),
-    "pofo, slow": How("pofo", drive="slow")}
+    "auto, slow": How("auto", drive="slow")}
 HOLDS = How("keep_all", "off", "")
 
-SMALL = recompute_models.FULL._replace(lines=2)  # fifteen sides take their time
+SMALL = recompute_models.FULL._replace(lines=2)  # sixteen sides take their time
 WARM_UP_STEPS = 5  # a plan is made of the third and runs from the fourth on
 PEERS_WARM_UP_STEPS = 2
-BUDGETS = (1.0, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0)  # of checkpoint's peak beyond weights, in turns
+BUDGETS = (1.0, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0)  # of the first one, beyond weights, in turns
 COUNTED = ("recomputed_bytes", "recomputed_operators", "recompute_ns", "saved_bytes", "stored_bytes", "loaded_bytes")
 
 
@@ -119,12 +119,14 @@ class Sides:
                 side.run()
             self.all[name] = side
 
-    def add_ours(self, base: int, peak: int, most: int) -> None:
-        """Each in the first budget in which its plan fits and its steps end."""
+    def add_ours(self, base: int, first: int, most: int) -> None:
+        """Each in the first budget, from `first` on, in which its plan fits and its steps end."""
         for name, how in OURS.items():
+            if self.options.half and how.drive == "slow":
+                continue
             self.notes[name] = {"budget_bytes": None, "refusal": ""}
             for share in BUDGETS:
-                budget = min(base + int(share * (peak - base)), most)
+                budget = min(base + int(share * (first - base)), most)
                 side, why = self.warm(how, budget)
                 common.progress(f"{self.options.model}: {name} in {budget} bytes: {why or 'runs'}")
                 if side is not None:
@@ -157,7 +159,8 @@ def sides_of(training: Training, options: argparse.Namespace) -> tuple[Sides, di
     sides.all["no session"].run()
     sides.add_peers()
     peaks = {name: sides.all[name].session.report()["device_peak_bytes"] for name in PEERS}
-    sides.add_ours(base, peaks["checkpoint"], peaks["plain"])
+    half = base + (peaks["plain"] - base) // 2
+    sides.add_ours(base, half if options.half else peaks["checkpoint"], peaks["plain"])
     return sides, {"base_bytes": base, "peak_bytes": peaks["plain"], "sides": sides.notes}
 
 
@@ -192,4 +195,5 @@ if __name__ == "__main__":
     measure_model(__doc__, BLOCKS, {
         "--folder": {"required": True, "help": "on a drive, for what is moved"},
         "--slow": {"required": True, "help": "bytes a second of the slow drive"},
+        "--half": {"action": "store_true", "help": "half of plain's peak as the budget"},
     }, measure)

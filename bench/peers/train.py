@@ -106,7 +106,7 @@ def under_a_budget(training: Training, options: argparse.Namespace) -> dict[str,
     training.recording = lambda: session
     results = timed(training, options.steps, session.step)
     report = json.loads(session.report().to_json())
-    numbers = {name: report[name] for name in ("stored_bytes", "loaded_bytes", "saved_tensors",
+    numbers = {name: report[name] for name in ("stored_bytes", "loaded_bytes", "recomputed_bytes", "saved_tensors",
                                             "stall_store_ns", "stall_load_ns")}
     numbers["allocator_peak_bytes"] = report["device_peak_bytes"]
     return results | numbers | {"enter_s": enter_seconds(session)}

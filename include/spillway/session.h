@@ -135,6 +135,17 @@ class Session {
     std::unique_ptr<OperatorObserver> observer_;
 };
 
+/// Says that what the custom operator `name` returns ("mylib::rms_norm") is a function of its
+/// arguments: it draws no random numbers, keeps nothing between calls, and writes no memory that it
+/// did not allocate. Sessions may then run it again, below autograd, to make a saved tensor anew,
+/// on whatever thread backward runs. The first time its results are compared bit by bit; where they
+/// differ, it is not run again. For the whole process, from the next forward on.
+///
+/// Thread  any
+/// Errors  std::invalid_argument: there is no such operator, it is one of PyTorch's own, it writes
+///         its arguments by its schema, or draws random numbers by its tag
+void allow_recompute(std::string const& name);
+
 /// While it lives, tensors that autograd saves on this thread are Spillway's to keep or move.
 /// Leaving it stops recording only: backward is right inside and outside. Inside another one, the
 /// inner session takes what is saved, and what is allocated counts for both.

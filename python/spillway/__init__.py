@@ -10,6 +10,7 @@
 
 from . import _library, _python_state
 from .errors import BudgetError, Error, LibraryError, OptionError, StateError, TorchVersionError, SpillwayWarning
+from .operators import allow_recompute
 from .planning import Comparison, compare, fit, probe
 from .policies import Policy, policies
 from .report import Report
@@ -22,4 +23,4 @@ session = Session
 __version__ = "0.1.0"
 
 __all__ = ["BudgetError", "Comparison", "Error", "LibraryError", "OptionError", "Policy", "Report", "Session", "StateError", "TorchVersionError", "SpillwayWarning",
-           "compare", "fit", "policies", "probe", "session"]
+           "allow_recompute", "compare", "fit", "policies", "probe", "session"]

@@ -220,6 +220,17 @@ def probe(
     return json.loads(_call(torch.ops.spillway.probe, _options.to_json(options, device, _rank()), _device_bytes(device)))
 
 
+_machines: dict[tuple[object, ...], dict[str, Any]] = {}
+
+
+def _probed(model: torch.nn.Module, places: Mapping[str, Any]) -> dict[str, Any]:
+    """Measured once in a process, so that `fit` and `compare` speak of one machine, and the second of them starts at once."""
+    key = (str(_device_of(model)), torch.get_num_threads(), torch.get_float32_matmul_precision(), *map(str, places.values()))
+    if key not in _machines:
+        _machines[key] = probe(model, **places)
+    return _machines[key]
+
+
 @contextlib.contextmanager
 def _files(model: torch.nn.Module, step: Step, machine: Mapping[str, Any] | str | os.PathLike[str] | None,
            places: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -228,7 +239,7 @@ def _files(model: torch.nn.Module, step: Step, machine: Mapping[str, Any] | str 
         raise OptionError("machine", "it says what places there are; leave nvme and the budgets out, or the machine")
     with tempfile.TemporaryDirectory() as folder:
         if machine is None or isinstance(machine, Mapping):
-            described = probe(model, **places) if machine is None else machine
+            described = _probed(model, places) if machine is None else machine
             machine = os.path.join(folder, "machine.json")
             pathlib.Path(machine).write_text(json.dumps(described))
         trace = os.path.join(folder, "trace.json")
@@ -255,7 +266,7 @@ def fit(
         step: Runs a forward and returns its loss, whose backward is run here; or runs both and returns None. Not in a
             session of its own.
         policy: As for `spillway.session`.
-        machine: What `probe` returns, or a file of it; without one it is measured.
+        machine: What `probe` returns, or a file of it; without one it is measured, once in a process.
         host_budget, nvme, nvme_budget: As for `spillway.session`.
     """
     if not isinstance(policy, str):

@@ -18,6 +18,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::size_t kMarksRow = kLanes;  ///< below the lanes
+constexpr std::size_t kRecomputeRow = kLanes + 1;
 
 double us(std::int64_t ns) {
     return static_cast<double>(ns) / 1000.0;
@@ -78,9 +79,18 @@ OrderedJson complete(
         {"tid", row}};
 }
 
+/// Runs on the compute lane, beside its stalls: a row of its own shows both.
+bool is_recompute(Span const& span) {
+    return span.what == "recompute";
+}
+
 void add_spans(OrderedJson& events, Timeline const& timeline) {
+    if (std::any_of(timeline.spans.begin(), timeline.spans.end(), is_recompute)) {
+        events.push_back(row_name(kRecomputeRow, "recompute"));
+    }
     for (Span const& span : timeline.spans) {
-        auto const row = static_cast<std::size_t>(span.lane);
+        std::size_t const row =
+            is_recompute(span) ? kRecomputeRow : static_cast<std::size_t>(span.lane);
         events.push_back(complete(name_of(span), span.what, span.start_ns, span.end_ns, row));
         events.back()["args"] = args_of(span);
     }

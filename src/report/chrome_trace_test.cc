@@ -58,6 +58,18 @@ TEST(ChromeTrace, a_stall_is_named_by_its_cause_and_bytes_are_a_counter) {
     EXPECT_EQ(events.back()["args"]["used_bytes"], 4096);
 }
 
+TEST(ChromeTrace, what_is_made_again_has_a_row_of_its_own) {
+    Timeline timeline = one_store();
+    timeline.spans.push_back({Lane::compute, "recompute", ValueId{4}, 512, 2500, 3000});
+    nlohmann::json const events = events_of(timeline);
+    EXPECT_EQ(events[kLanes]["args"]["name"], "recompute");
+    EXPECT_EQ(events[kLanes + 2]["tid"], static_cast<int>(Lane::compute))
+        << "stalls stay in theirs";
+    EXPECT_EQ(events[kLanes + 3]["name"], "recompute 4");
+    EXPECT_EQ(events[kLanes + 3]["tid"], events[kLanes]["tid"]);
+    EXPECT_NE(events[kLanes]["tid"], static_cast<int>(kLanes)) << "which is that of the steps";
+}
+
 TEST(ChromeTrace, marks_fill_a_row_of_their_own) {
     Timeline timeline = one_store();
     timeline.marks = {{0, "step 1, forward"}, {1000, "step 1, backward"}};

@@ -99,6 +99,14 @@ class Planning(Case):
         rows = [call.args[2]["policy"] for call in measure.call_args_list]
         self.assertEqual(rows, ["te", "rotor"] * planning._TURNS)
 
+    def test_a_machine_is_measured_once_in_a_process(self) -> None:
+        with unittest.mock.patch.object(planning, "probe", wraps=planning.probe) as probe:
+            spillway.fit(self.net, self.step, nvme=self.folder, nvme_budget="64MiB")
+            spillway.compare(self.net, self.step, policies=["te"], nvme=self.folder, nvme_budget="64MiB")
+            self.assertEqual(probe.call_count, 1)
+            spillway.fit(self.net, self.step, nvme=self.folder, nvme_budget="65MiB")
+            self.assertEqual(probe.call_count, 2)  # another machine: less fits on its drive
+
     def test_without_a_place_to_move_to_only_what_makes_again_runs(self) -> None:
         table = spillway.compare(self.net, self.step)
         runs = {row["policy"] for row in table.rows if not row["refusal"]}

@@ -36,7 +36,7 @@ class Quick(unittest.TestCase):
         self.assertEqual(list(self.rows), list(recompute_peers.SIDES))
         for name, row in self.rows.items():
             self.assertGreater(row["over_plain"], 0, name)
-            self.assertEqual(row["bits"], "differ: buffers" if name in ("checkpoint", "checkpoint_2nd", "sac") else "equal", name)
+            self.assertEqual(row["bits"], "differ: buffers" if name in ("checkpoint", "checkpoint_2nd", "sac", "torch_remat") else "equal", name)
         self.assertEqual((self.detail["faults"], self.line["holds"], self.done.returncode), ([], True, 0))
 
     def test_peers_and_spillway_lower_the_peak_by_what_they_say(self):
@@ -58,10 +58,11 @@ def measured(seconds: dict[str, float], count: int = 5) -> dict:
     def run(step_s: float, megabytes: int) -> dict:
         return {"step_s": step_s, "cpu_s": step_s, "peak_bytes": megabytes * 10**6, "recomputed_bytes": 0, "stored_bytes": 0}
     found = {"no session": {"step_s": 1.0, "cpu_s": 1.0}, "plain": run(1.0, 110), "plain again": run(1.0, 110),
-             "checkpoint": run(1.3, 60), "checkpoint_2nd": run(1.2, 80), "sac": run(1.1, 90)}
+             "checkpoint": run(1.3, 60), "checkpoint_2nd": run(1.2, 80), "sac": run(1.1, 90), "torch_remat": run(1.4, 70)}
     found |= {name: run(step_s, 58) for name, step_s in seconds.items()}
     notes = {name: {"budget_bytes": 60 * 10**6, "refusal": ""} for name in seconds}
-    notes["pofo"] = {"budget_bytes": None, "refusal": "policy pofo: too little"}
+    notes |= {name: {"budget_bytes": None, "refusal": f"policy {name}: too little"} for name in recompute_peers.SIDES
+              if name not in (*recompute_peers.PEERS, *seconds)}
     return {"base_bytes": 10 * 10**6, "peak_bytes": 110 * 10**6, "sides": notes, "rounds": [found] * count,
             "plain_over_plain": [1.0] * count, "differs": {name: [] for name in found}}
 
@@ -82,9 +83,17 @@ class Rows(unittest.TestCase):
         found["sides"]["rotor"]["budget_bytes"] += 10**6
         self.assertEqual(recompute_peers.over_checkpoint(recompute_peers.rows_of(found)), 1.0)
 
+    def test_of_half_the_peak_the_quickest_that_makes_again_is_held_against_plain(self):
+        rows = recompute_peers.rows_of(measured({"rotor": 1.2, "sqrt_checkpoint": 1.1, "str": 1.01}))
+        self.assertEqual(recompute_peers.again_over_plain(rows), 1.1)
+        found = measured({"rotor": 1.2, "sqrt_checkpoint": 1.1})
+        found["sides"]["sqrt_checkpoint"]["budget_bytes"] += 10**6
+        self.assertEqual(recompute_peers.again_over_plain(recompute_peers.rows_of(found)), 1.2)
+        self.assertIsNone(recompute_peers.again_over_plain(recompute_peers.rows_of(measured({"str": 1.01}))))
+
     def test_what_did_not_run_says_why(self):
         rows = recompute_peers.rows_of(measured({"rotor": 1.2}))
-        self.assertIn("| pofo | - | - | - | - | - | - | did not run | policy pofo: too little |", recompute_peers.table(rows))
+        self.assertIn("| auto | - | - | - | - | - | - | did not run | policy auto: too little |", recompute_peers.table(rows))
 
     def test_what_is_wrong_is_named(self):
         fine = measured({"rotor": 1.2})

@@ -40,7 +40,8 @@ std::string maker_words(Content const& content, std::string const& it) {
     std::string const by = content.by == nullptr ? "" : name_of(*content.by);
     switch (content.why) {
         case NoMaker::not_listed:
-            return by.empty() ? "an operator that is not PyTorch's made " + it
+            return by.empty() ? "an operator that is not PyTorch's made " + it +
+                                    ", and allow_recompute does not name it"
                               : by + " made " + it + ", which is not run again";
         case NoMaker::no_generator:
             return by + " made " + it + ", and may draw random numbers without a known generator";
@@ -99,7 +100,7 @@ std::string words_of(
     if (content.is_replaced) {
         return it + " was written since";
     }
-    return it + (content.was_there ? " is an input or a parameter of " +
+    return it + (content.was_there ? " is an input, a parameter or another library's, of " +
                                          format_size(content.size_bytes) + ", too large for a copy"
                                    : " was filled in a way that no operator told");
 }

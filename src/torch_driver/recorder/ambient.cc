@@ -3,6 +3,8 @@
 
 #include "torch_driver/recorder/ambient.h"
 
+#include "torch_driver/python/python_lock.h"
+
 #include <ATen/Parallel.h>
 #include <c10/core/DefaultDtype.h>
 
@@ -84,14 +86,29 @@ WithAmbient::WithAmbient(Ambient const& wanted) : wanted_(wanted) {
     change(before_, wanted_);
 }
 
+namespace {
+
+/// Whoever has it may run a kernel that is written in Python, and wants Python's lock.
+template <typename Lock>
+void wait_for(Lock& lock) {
+    if (!lock.try_lock()) {
+        WithoutPythonLock const others_go_on(true);
+        lock.lock();
+    }
+}
+
+}  // namespace
+
 /// Whoever changes nothing of the process goes on beside others that do not.
 void WithAmbient::wait_for_the_process() {
     static auto* const process = new std::shared_mutex;  // threads may outlive static objects
-    shared_ = std::shared_lock(*process);
+    shared_ = std::shared_lock(*process, std::defer_lock);
+    wait_for(shared_);
     before_ = Ambient::now();
     if (!before_.is_same_process(wanted_)) {
         shared_.unlock();
-        alone_ = std::unique_lock(*process);
+        alone_ = std::unique_lock(*process, std::defer_lock);
+        wait_for(alone_);
         before_ = Ambient::now();
     }
 }

@@ -327,8 +327,13 @@ void CallRecorder::ends(at::RecordFunction const& function) {
         finish(open, function.outputs());
     }
     bool const has_thrown = std::uncaught_exceptions() > open.exceptions;
-    for (auto const& [storage, saved] : open.saves) {
-        fill_in(*saved, has_thrown ? ContentRef() : content_of(storage));
+    for (auto& [storage, saved] : open.saves) {
+        ContentRef const content = has_thrown ? ContentRef() : content_of(storage);
+        if (content || depth_ == 0 || has_thrown) {
+            fill_in(*saved, content);
+        } else {  // a Function inside an operator, whose result is known at its own end
+            open_[depth_ - 1].saves.emplace_back(storage, std::move(saved));
+        }
     }
     open.saves.clear();
     open.arguments.clear();

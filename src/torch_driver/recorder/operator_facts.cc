@@ -6,8 +6,10 @@
 #include "base/mutex.h"
 #include "torch_driver/recorder/recipe_rules.h"
 
+#include <ATen/core/operator_name.h>
 #include <ATen/record_function.h>
 
+#include <atomic>
 #include <memory>
 #include <string_view>
 #include <unordered_map>
@@ -15,6 +17,8 @@
 namespace spillway {
 
 namespace {
+
+constexpr std::string_view kAten = "aten::";
 
 /// Operators that give the same bits for the same arguments, with as many threads and the same
 /// settings of PyTorch, and that cost little beside a product of matrices. Each stands for all of
@@ -96,7 +100,8 @@ void sort_in(OperatorFacts& facts, std::string_view name) {
     }
 }
 
-OperatorFacts made(c10::OperatorHandle const& handle) {
+/// What any schema tells.
+OperatorFacts of_schema(c10::OperatorHandle const& handle) {
     OperatorFacts facts(handle);
     c10::FunctionSchema const& schema = handle.schema();
     for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
@@ -112,7 +117,12 @@ OperatorFacts made(c10::OperatorHandle const& handle) {
             facts.dropout = static_cast<int>(i);
         }
     }
-    std::string_view name = schema.operator_name().name;
+    return facts;
+}
+
+OperatorFacts made(c10::OperatorHandle const& handle) {
+    OperatorFacts facts = of_schema(handle);
+    std::string_view name = handle.schema().operator_name().name;
     name.remove_prefix(name.find("::") + 2);
     bool const tells = keeps(RecipeRule::statistics_are_written);
     if (tells && has(kStatisticsAtThree, name)) {
@@ -138,6 +148,38 @@ Known& known() {
     return *all;
 }
 
+/// Operators of other libraries, which may end: keyed by name, and asked each time.
+struct Allowed {
+    std::atomic<bool> is_any = false;
+    Mutex mutex;
+    std::unordered_map<c10::OperatorName, std::unique_ptr<OperatorFacts const>> facts
+        SPILLWAY_GUARDED_BY(mutex);
+};
+
+Allowed& allowed() {
+    static auto* const all = new Allowed;
+    return *all;
+}
+
+OperatorFacts const* allowed_facts_of(at::RecordFunction const& function) {
+    if (!allowed().is_any.load(std::memory_order_relaxed)) {
+        return nullptr;
+    }
+    std::optional<c10::OperatorName> const full = function.operator_name();
+    auto const handle = full ? c10::Dispatcher::singleton().findSchema(*full) : std::nullopt;
+    if (!handle) {
+        return nullptr;
+    }
+    MutexLock const lock(allowed().mutex);
+    auto const at = allowed().facts.find(*full);
+    bool const is_it = at != allowed().facts.end() && at->second->handle == *handle;
+    return is_it ? at->second.get() : nullptr;
+}
+
+Error not_allowed(std::string const& name, std::string const& why) {
+    return {Errc::bad_argument, name + " cannot be run again: " + why, ""};
+}
+
 }  // namespace
 
 OperatorFacts const* facts_of(at::RecordFunction const& function) {
@@ -146,8 +188,8 @@ OperatorFacts const* facts_of(at::RecordFunction const& function) {
     if (auto const at = seen_here.find(name); at != seen_here.end()) {
         return at->second;
     }
-    if (!std::string_view(name).starts_with("aten::")) {
-        return nullptr;
+    if (!std::string_view(name).starts_with(kAten)) {
+        return allowed_facts_of(function);
     }
     std::optional<c10::OperatorName> const full = function.operator_name();
     auto const handle = full ? c10::Dispatcher::singleton().findSchema(*full) : std::nullopt;
@@ -161,6 +203,47 @@ OperatorFacts const* facts_of(at::RecordFunction const& function) {
     }
     seen_here.emplace(name, facts.get());
     return facts.get();
+}
+
+Result<void> allow_recompute_of(std::string const& name) {
+    if (name.starts_with(kAten)) {
+        return not_allowed(name, "it is one of PyTorch's, of which Spillway has a list");
+    }
+    bool is_there = false;
+    std::vector<OperatorFacts> found;
+    for (c10::OperatorName const& each : c10::Dispatcher::singleton().getAllOpNames()) {
+        auto const handle =
+            each.name == name ? c10::Dispatcher::singleton().findSchema(each) : std::nullopt;
+        if (!handle) {
+            continue;
+        }
+        is_there = true;
+        OperatorFacts facts = of_schema(*handle);
+        if (facts.generator || handle->hasTag(at::Tag::nondeterministic_seeded)) {
+            return not_allowed(name, "it draws random numbers");
+        }
+        if (facts.written.empty()) {
+            facts.replay = Replay::costly;
+            found.push_back(std::move(facts));
+        }
+    }
+    if (found.empty()) {
+        return not_allowed(
+            name,
+            is_there ? "it writes to its arguments"
+                     : "there is no such operator; a name is \"library::operator\""
+        );
+    }
+    MutexLock const lock(allowed().mutex);
+    for (OperatorFacts& facts : found) {
+        auto& known = allowed().facts[facts.handle.operator_name()];
+        if (known == nullptr || !(known->handle == facts.handle)) {
+            (void)known.release();  // recorded calls may refer to it
+            known = std::make_unique<OperatorFacts const>(std::move(facts));
+        }
+    }
+    allowed().is_any.store(true, std::memory_order_relaxed);
+    return {};
 }
 
 }  // namespace spillway

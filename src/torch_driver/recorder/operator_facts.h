@@ -5,11 +5,14 @@
 // and whether it may be run again to make its results anew.
 #pragma once
 
+#include "base/result.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -52,9 +55,18 @@ struct OperatorFacts {
     }
 };
 
-/// Of the operator that `function` runs; null: it is none of PyTorch's own.
+/// Of the operator that `function` runs; null: it is none of PyTorch's own, nor allowed to run
+/// again.
 ///
 /// Thread  any. It lives until the process ends
 [[nodiscard]] OperatorFacts const* facts_of(at::RecordFunction const& function);
+
+/// From now on `name`, an operator of another library ("mylib::rms_norm", with all overloads that
+/// write nothing), is one whose results are a function of its arguments, as `Replay::costly`.
+///
+/// Thread  any
+/// Fails   Errc::bad_argument: there is none, it is one of PyTorch's, each overload writes, or one
+///         says by its tag that it draws random numbers. Nothing is allowed then
+[[nodiscard]] Result<void> allow_recompute_of(std::string const& name);
 
 }  // namespace spillway

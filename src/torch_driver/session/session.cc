@@ -7,10 +7,12 @@
 
 #include "torch_driver/allocator/allocator.h"
 #include "torch_driver/recorder/observer.h"
+#include "torch_driver/recorder/operator_facts.h"
 #include "torch_driver/session/entered.h"
 #include "torch_driver/session/open_session.h"
 #include "torch_driver/session/torch_session.h"
 
+#include <stdexcept>
 #include <utility>
 
 namespace spillway {
@@ -96,6 +98,12 @@ std::optional<Refusal> Session::last_refusal() const {
 
 Report Session::report() const {
     return impl_->report();
+}
+
+void allow_recompute(std::string const& name) {
+    if (Result<void> const allowed = allow_recompute_of(name); !allowed.ok()) {
+        throw std::invalid_argument(allowed.error().what);
+    }
 }
 
 Recording::Recording(Session& session, std::vector<at::Tensor> const& parameters)

@@ -12,6 +12,7 @@
 #include "spillway/session.h"
 #include "torch_driver/autograd/steal_guard.h"
 #include "torch_driver/python/python_state.h"
+#include "torch_driver/recorder/operator_facts.h"
 #include "torch_driver/session/forks.h"
 #include "torch_driver/session/optimizer_steps.h"
 #include "torch_driver/session/outermost_scope.h"
@@ -331,6 +332,10 @@ TORCH_LIBRARY(spillway, library) {
     library.def("python_state_copied", [](at::Tensor const& copy) { python_state_copied(copy); });
     library.def("policies", &list_policies);
     library.def("options", &list_options);
+    library.def("allow_recompute", [](std::string const& name) {
+        Result<void> const allowed = allow_recompute_of(name);
+        return allowed.ok() ? std::string() : allowed.error().what;
+    });
     library.class_<SessionClass>("Session")
         .def(torch::init<std::string const&, std::int64_t, std::string const&>())
         .def("has_tiers", &SessionClass::has_tiers)
