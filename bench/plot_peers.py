@@ -56,7 +56,7 @@ def main() -> None:
     axes.axhline(1, color="lightgray", linewidth=0.8, zorder=0)
     machine = detail["machine"]
     axes.set_title(f"GPT, {detail['flags']['layers']} layers, CPU ({machine['cores']} cores, NVMe); median and range of "
-                   f"{detail['flags']['rounds']} rounds", fontsize=9)
+                   f"{detail['bars']['rounds']['value']} rounds", fontsize=9)
     figure.tight_layout()
     figure.savefig(options.picture, metadata={"Date": None})
 

@@ -6,8 +6,8 @@
 GPT-2, LLaMA, a vision transformer and ResNet-18 with random weights, small, each in a process of its own
 (recompute_peers_run.py). Peers: `torch.utils.checkpoint` of every and of every second block, selective checkpoint that
 saves products, convolutions and attention, and torch_remat. Spillway's sides get the peak of `checkpoint` of every block as
-their budget: what makes blocks again (`recompute_all`, `sqrt_checkpoint`, `rotor`), what only moves (`move`: `online`
-without recompute), and what does both (`str`, `auto`); the last three also with a drive of `--slow` bytes a second. A peak is what
+their budget: what makes blocks again (`recompute_all`, `sqrt_checkpoint`, `rotor`), what has no drive (`online` and `auto`, which then
+make again what costs least), what only moves (`move`: `online` without recompute), and what does both (`str`, `auto`); the last three also with a drive of `--slow` bytes a second. A peak is what
 a step takes beyond weights and buffers, over plain's. A time is a step's, over plain's of the same round, the median of
 the rounds. Losses, gradients, buffers and random states are compared with plain's bit by bit.
 A Markdown table a model, then one JSON line. value = the largest over the models of the quickest Spillway side within the
@@ -33,7 +33,8 @@ BAR, HALF_BAR = 1.0, 1.1
 MODELS = ("gpt2-sdpa-drop", "llama-sdpa", "vit-drop", "resnet18")
 HALF_MODELS = MODELS[:2]  # whose time is judged with --half
 PEERS = ("no session", "plain", "checkpoint", "checkpoint_2nd", "sac", "torch_remat")
-AGAIN, MOVES = ("recompute_all", "sqrt_checkpoint", "rotor"), ("move", "str", "auto")
+AGAIN = ("recompute_all", "sqrt_checkpoint", "rotor", "online, no drive", "auto, no drive")
+MOVES = ("move", "str", "auto")
 SIDES = (*PEERS, *AGAIN, *MOVES, *(f"{name}, slow" for name in MOVES))
 LEAST_ROUNDS, SLOW = 5, "150MB"
 COLUMNS = {"side": "side", "budget_mb": "budget, MB", "peak_mb": "peak, MB", "peak_share": "/ plain", "over_plain": "step / plain",

@@ -52,12 +52,13 @@ class How(NamedTuple):
 # The drive of the first three is for the steps before the plan, and for masks that are not made again.
 OURS = {
     "recompute_all": How("recompute_all"), "sqrt_checkpoint": How("sqrt_checkpoint"), "rotor": How("rotor"),
+    "online, no drive": How("online", drive=""), "auto, no drive": How("auto", drive=""),
     "move": How("online", "off"), "str": How("str"), "auto": How("auto"),
     "move, slow": How("online", "off", "slow"), "str, slow": How("str", drive="slow"),
     "auto, slow": How("auto", drive="slow")}
 HOLDS = How("keep_all", "off", "")
 
-SMALL = recompute_models.FULL._replace(lines=2)  # sixteen sides take their time
+SMALL = recompute_models.FULL._replace(lines=2)  # eighteen sides take their time
 WARM_UP_STEPS = 5  # a plan is made of the third and runs from the fourth on
 PEERS_WARM_UP_STEPS = 2
 BUDGETS = (1.0, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0)  # of the first one, beyond weights, in turns

@@ -68,12 +68,19 @@ def _named_states(state: object) -> Iterator[tuple[str, object]]:
 
 
 def optimizers_with_state(model: torch.nn.Module) -> list[torch.optim.Optimizer]:
-    """Those of the process that train a parameter of `model` and have state. Looks at every object, some 0.05 s."""
+    """Those of the process that train a parameter of `model` and have state. Looks at every object, some 0.05 s.
+
+    By what refers to optimizers' classes: `gc.get_objects` refers to every object, and a tuple that another thread is just
+    building does not stand that (SystemError: bad argument to internal function)."""
     parameters = {id(parameter) for parameter in model.parameters()}
-    return [each for each in gc.get_objects()
+    return [each for each in gc.get_referrers(*_with_subclasses(torch.optim.Optimizer))
             # The type alone: other objects may run code when they are asked for their class.
             if issubclass(type(each), torch.optim.Optimizer) and getattr(each, "state", None)
             and any(id(parameter) in parameters for group in each.param_groups for parameter in group["params"])]
+
+
+def _with_subclasses(of: type) -> set[type]:
+    return {of}.union(*(_with_subclasses(each) for each in type.__subclasses__(of)))
 
 
 def state_tensors(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[torch.Tensor]:

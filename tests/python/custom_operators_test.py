@@ -3,6 +3,7 @@
 """Custom operators that a user allows to run again: plain training's bits, and no place to move to."""
 
 import contextlib
+import threading
 import unittest
 from collections.abc import Callable
 from typing import Any
@@ -46,11 +47,15 @@ class Layer(torch.nn.Module):
 
 
 class CustomOperators(Case):
-    def model(self, operator: Any) -> torch.nn.Module:
-        return seeded(lambda: torch.nn.Sequential(*(Layer(operator) for _ in range(LAYERS))))
+    seeding = threading.Lock()  # of the one generator that all threads draw from
 
-    def trained(self, operator: Any, begin: Callable[[], object] = lambda: None, **options: Any) -> tuple[list[str], dict[str, Any], str]:
-        """Gradients, what the report says, and what `explain` does. `begin` runs before each step."""
+    def model(self, operator: Any) -> torch.nn.Module:
+        with self.seeding:
+            return seeded(lambda: torch.nn.Sequential(*(Layer(operator) for _ in range(LAYERS))))
+
+    def trained(self, operator: Any, begin: Callable[[], object] = lambda: None, between: Callable[[], object] = lambda: None,
+                **options: Any) -> tuple[list[str], dict[str, Any], str]:
+        """Gradients, what the report says, and what `explain` does. `begin` runs before each step, `between` in it."""
         model, batch = self.model(operator), noise(ROWS, WIDTH)
         session = spillway.session(model, **options) if options else None
         for _ in range(4):
@@ -58,6 +63,7 @@ class CustomOperators(Case):
             model.zero_grad()
             with session or contextlib.nullcontext():
                 loss = model(batch).square().mean()
+            between()
             loss.backward()
         found = gradients(model)
         if session is None:
@@ -66,9 +72,10 @@ class CustomOperators(Case):
         session.close()
         return found, report, words
 
-    def expect_plain(self, operator: Any, begin: Callable[[], object] = lambda: None) -> tuple[dict[str, Any], str]:
-        expected, _, _ = self.trained(operator, begin)
-        actual, report, words = self.trained(operator, begin, device_budget="64MiB", policy="recompute_all")
+    def expect_plain(self, operator: Any, begin: Callable[[], object] = lambda: None,
+                     between: Callable[[], object] = lambda: None) -> tuple[dict[str, Any], str]:
+        expected, _, _ = self.trained(operator, begin, between)
+        actual, report, words = self.trained(operator, begin, between, device_budget="64MiB", policy="recompute_all")
         self.assertEqual(expected, actual)
         return report, words
 
@@ -106,6 +113,85 @@ class CustomOperators(Case):
         operator = spillway.allow_recompute(with_autograd("drifting", drifting))
         report, _ = self.expect_plain(operator, begin=seen.clear)
         self.assertGreater(report["refused_recipes"], 0)
+
+    def test_a_kernel_in_python_runs_in_the_backwards_of_two_threads(self) -> None:
+        operator = spillway.allow_recompute(with_autograd("of_two_threads"))
+        expected, _, _ = self.trained(operator)
+        found: list[tuple[list[str], dict[str, Any], str]] = []
+        meet = threading.Barrier(2)
+        threads = [threading.Thread(target=lambda: found.append(self.trained(
+            operator, between=meet.wait, device_budget="64MiB", policy="recompute_all"))) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for actual, report, _ in found:
+            self.assertEqual(actual, expected)
+            self.assertGreaterEqual(report["recomputed_values"], LAYERS - 1)
+        self.assertEqual(len(found), 2)
+
+    def test_it_runs_again_under_the_settings_that_it_ran_under(self) -> None:
+        operator = spillway.allow_recompute(with_autograd("of_settings", lambda x, weight: scaled(x, weight) + torch.tensor(0.1)))
+        expected, _, _ = self.trained(operator)
+        self.addCleanup(torch.set_default_dtype, torch.get_default_dtype())
+        actual, report, _ = self.trained(
+            operator, begin=lambda: torch.set_default_dtype(torch.float32), between=lambda: torch.set_default_dtype(torch.float64),
+            device_budget="64MiB", policy="recompute_all")
+        self.assertEqual(actual, expected)
+        self.assertGreaterEqual(report["recomputed_values"], LAYERS - 1)
+
+    def test_one_that_draws_random_numbers_is_found_out_and_draws_none(self) -> None:
+        def drawing(x: Tensor, weight: Tensor) -> Tensor:
+            torch.rand(8)  # that nobody needs: its result has the same bits each time
+            return scaled(x, weight)
+
+        operator = spillway.allow_recompute(with_autograd("drawing", drawing))
+        report, words = self.expect_plain(operator, begin=lambda: torch.manual_seed(3))
+        after = torch.get_rng_state()
+        self.trained(operator, lambda: torch.manual_seed(3))
+        self.assertTrue(torch.equal(torch.get_rng_state(), after))
+        self.assertGreater(report["refused_recipes"], 0)
+        self.assertIn("drawing gave other bits, failed or drew random numbers when it ran again", words)
+
+    def test_what_ran_under_autocast_is_left_alone(self) -> None:
+        def product(x: Tensor, weight: Tensor) -> Tensor:
+            return torch.mm(x, torch.eye(WIDTH) * 1.1).to(x.dtype) * weight
+
+        operator, turns = spillway.allow_recompute(with_autograd("product", product)), []
+
+        def each_second_time() -> None:
+            turns.append(torch.autocast("cpu", torch.bfloat16, enabled=len(turns) % 2 == 1))
+            turns[-1].__enter__()
+
+        report, _ = self.expect_plain(operator, each_second_time, lambda: turns[-1].__exit__(None, None, None))
+        self.assertEqual(report["refused_recipes"], 0)
+
+    def test_one_that_was_defined_anew_before_backward_is_named(self) -> None:
+        operator = spillway.allow_recompute(with_autograd("anew"))
+        steps = []
+
+        def define_anew() -> None:
+            steps.append(None)
+            if len(steps) == 4:
+                torch.library.custom_op("spillway_custom_test::anew", lambda x, weight, flag: x * 2, mutates_args=(),
+                                        schema="(Tensor x, Tensor weight, bool flag) -> Tensor")
+
+        with self.assertRaisesRegex(RuntimeError, "anew cannot run again: it was removed or defined anew after it ran"):
+            self.trained(operator, between=define_anew, device_budget="64MiB", policy="recompute_all")
+
+    def test_an_interrupt_of_its_kernel_is_the_programs(self) -> None:
+        seen: set[str] = set()
+
+        def interrupted(x: Tensor, weight: Tensor) -> Tensor:
+            [digest] = bits([x])
+            if digest in seen:
+                raise KeyboardInterrupt
+            seen.add(digest)
+            return scaled(x, weight)
+
+        operator = spillway.allow_recompute(with_autograd("interrupted", interrupted))
+        with self.assertRaises(KeyboardInterrupt):
+            self.trained(operator, seen.clear, device_budget="64MiB", policy="recompute_all")
 
     def test_it_is_named_in_any_of_torchs_ways(self) -> None:
         operator = with_autograd("by_name")

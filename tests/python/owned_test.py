@@ -5,11 +5,13 @@
 import copy
 import pickle
 import unittest
+import unittest.mock
 import warnings
 from typing import Any
 
 import spillway
 import torch
+from spillway import _owned
 
 import same_bits
 from layers import WIDTH, loss_of, model
@@ -112,6 +114,19 @@ class Owned(same_bits.Case):
         with session:
             pass
         self.assertEqual(session._runtime.owned_bytes()["optimizer_state"], net.weight.nbytes)
+
+    def test_optimizers_are_found_without_a_look_into_what_other_threads_build(self):
+        class Own(torch.optim.SGD):
+            pass
+
+        model = torch.nn.Linear(4, 4)
+        optimizer = Own(model.parameters(), lr=0.1, momentum=0.9)
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+        other = torch.optim.Adam(torch.nn.Linear(4, 4).parameters())
+        with unittest.mock.patch("gc.get_objects", side_effect=AssertionError("refers to half-built tuples")):
+            self.assertEqual(_owned.optimizers_with_state(model), [optimizer])
+        del other
 
     def test_parameters_can_be_swapped_while_a_session_is_open(self):
         """As torch converts and loads them under this setting, and those of wrapper subclasses always."""

@@ -5,13 +5,21 @@
 
 #include "base/ordering_rules.h"
 #include "torch_driver/autograd/saved_tensors.h"
+#include "torch_driver/recorder/own_work.h"
 #include "torch_driver/recorder/recipe_rules.h"
 
+#include <ATen/Context.h>
+#include <ATen/core/Generator.h>
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
 
 #include <algorithm>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace spillway {
 
@@ -266,7 +274,13 @@ SavedTensors::Sought SavedTensors::seek_recipe(SavedContent const& saved, std::i
         case Proof::differs:
             break;
     }
-    return {{}, false, made->recipe.operators() + " gave other bits when it ran again"};
+    return {
+        {},
+        false,
+        made->recipe.operators() +
+            (made->recipe.has_allowed() ? " gave other bits, failed or drew random numbers"
+                                        : " gave other bits") +
+            " when it ran again"};
 }
 
 /// Nothing where one is away. The current stream is about to use them.
@@ -320,6 +334,69 @@ void SavedTensors::come_after(SavedValue const& entry) const {
     }
 }
 
+namespace {
+
+/// PyTorch's own generators, which an operator of another library may draw from unsaid.
+class Generators {
+  public:
+    /// Nothing where they are not `wanted`.
+    Generators(bool wanted, c10::Device device) {
+        if (!wanted) {
+            return;
+        }
+        add(c10::Device(c10::kCPU));
+        if (!device.is_cpu()) {
+            add(device);
+        }
+    }
+    /// Where it was moved, each is as it was; whether one was.
+    bool put_back() {
+        bool has_moved = false;
+        for (auto& [generator, before] : all_) {
+            std::scoped_lock const lock(generator.mutex());
+            at::Tensor const now = generator.get_state();
+            if (std::memcmp(now.const_data_ptr(), before.const_data_ptr(), before.nbytes()) != 0) {
+                generator.set_state(before);
+                has_moved = true;
+            }
+        }
+        all_.clear();
+        return has_moved;
+    }
+    ~Generators() {
+        try {
+            put_back();
+        } catch (std::exception const&) {  // no room for a state: it threw for that before
+        }
+    }
+    Generators(Generators const&) = delete;
+    Generators& operator=(Generators const&) = delete;
+
+  private:
+    void add(c10::Device device) {
+        at::Generator generator = at::globalContext().defaultGenerator(device);
+        std::scoped_lock const lock(generator.mutex());
+        all_.emplace_back(generator, generator.get_state());
+    }
+
+    OwnWork const below_;
+    std::vector<std::pair<at::Generator, at::Tensor>> all_;
+};
+
+enum class Thrown : std::uint8_t { out_of_memory, interrupt, other };
+
+/// A kernel in Python throws Python's exceptions, whose words begin with their class.
+Thrown thrown_by_python(std::exception const& error) {
+    std::string_view const words = error.what();
+    std::string_view const name = words.substr(0, words.find_first_of(":\n"));
+    bool const is_interrupt = name == "KeyboardInterrupt" || name == "SystemExit";
+    return is_interrupt                    ? Thrown::interrupt
+           : name.ends_with("MemoryError") ? Thrown::out_of_memory
+                                           : Thrown::other;
+}
+
+}  // namespace
+
 /// Note [Never by faith]
 /// No list of PyTorch's says which operators give the same bits twice, and what a kernel writes
 /// that is no operator (Triton, NumPy) moves no version. So a recipe of operators, types and
@@ -354,15 +431,24 @@ SavedTensors::Proof SavedTensors::prove(
     }
     bool is_same = false;
     try {
+        Generators generators(recipe.recipe.has_allowed(), blocks_.place().device);
         Result<c10::Storage> const made = run(recipe, *sources);
-        if (!made.ok()) {
+        bool const has_drawn = generators.put_back();
+        if (!made.ok() && made.error().code != Errc::corrupt) {
             return Proof::again;  // a setting was changed meanwhile, which says nothing of its bits
         }
-        is_same = has_same_bytes(*made, value);
+        is_same = made.ok() && !has_drawn && has_same_bytes(*made, value);
     } catch (c10::OutOfMemoryError const&) {
         return Proof::again;  // another thread took the room meanwhile
-    } catch (std::exception const&) {
-        is_same = false;  // it threw where it did not before
+    } catch (std::exception const& error) {
+        switch (thrown_by_python(error)) {
+            case Thrown::out_of_memory:
+                return Proof::again;
+            case Thrown::interrupt:
+                throw;  // the program's
+            case Thrown::other:
+                is_same = false;  // it threw where it did not before
+        }
     }
     proved_.add(signature, is_same);
     return is_same ? Proof::same : Proof::differs;

@@ -172,6 +172,11 @@ std::uint64_t Recipe::signature() const {
             add(step.call->products->bf16_reduction);
             add(step.call->products->accumulates_fp16);
         }
+        for (c10::IValue const& argument : step.call->arguments) {
+            if (step.call->facts.allowed && (argument.isScalar() || argument.isString())) {
+                add(c10::IValue::hash(argument));  // a flag may choose among kernels
+            }
+        }
         for (TensorArgument const& each : step.call->tensors) {
             Geometry const& geometry = each.geometry;
             add(each.argument);
@@ -193,10 +198,16 @@ void Recipe::add_operators(OperatorSet& all) const {
     }
 }
 
+bool Recipe::has_allowed() const {
+    return std::ranges::any_of(steps_, [](Step const& step) {
+        return step.call->facts.allowed.has_value();
+    });
+}
+
 std::string Recipe::operators() const {
     std::string text;
     for (Step const& step : steps_) {
-        text += (text.empty() ? "" : ", ") + step.call->facts.handle.schema().name();
+        text += (text.empty() ? "" : ", ") + step.call->facts.name;
     }
     return text;
 }
@@ -231,6 +242,15 @@ class Recipe::Run {
         if (Result<void> const fine = check_settings(call); !fine) {
             return fine;
         }
+        auto const handle = call.facts.to_run();
+        if (!handle) {
+            return Error{
+                Errc::not_found,
+                call.facts.name +
+                    " cannot run again: it was removed or defined anew after it ran; define it "
+                    "before the forward, or open the session with recompute \"off\"",
+                ""};
+        }
         torch::jit::Stack stack = call.arguments;
         for (c10::IValue& argument : stack) {
             argument = keeps(RecipeRule::lists_are_not_shared) ? with_lists_of_its_own(argument)
@@ -246,7 +266,7 @@ class Recipe::Run {
             WithAmbient const ambient(
                 keeps(RecipeRule::ambient_is_restored) ? call.ambient : Ambient::now()
             );
-            call.facts.handle.callBoxed(stack);
+            handle->callBoxed(stack);
         }
         for (ContentRef const& made : step.made) {
             c10::Storage const storage =
@@ -254,10 +274,9 @@ class Recipe::Run {
             if (static_cast<std::int64_t>(storage.nbytes()) != made->size_bytes &&
                 keeps(RecipeRule::sizes_are_compared)) {
                 return Error{
-                    Errc::broken_promise,
-                    std::string(call.facts.handle.schema().name()) + " made " +
-                        std::to_string(storage.nbytes()) + " bytes again that were " +
-                        std::to_string(made->size_bytes),
+                    Errc::corrupt,
+                    call.facts.name + " made " + std::to_string(storage.nbytes()) +
+                        " bytes again that were " + std::to_string(made->size_bytes),
                     ""};
             }
             bytes_[made.get()] = storage;
@@ -270,7 +289,7 @@ class Recipe::Run {
   private:
     /// Whether they are, or can be made, what they were.
     [[nodiscard]] static Result<void> check_settings(Call const& call) {
-        std::string const name = call.facts.handle.schema().name();
+        std::string const& name = call.facts.name;
         if (call.products && *call.products != ProductSettings::now(call.device()) &&
             keeps(RecipeRule::products_have_their_precision)) {
             return Error{

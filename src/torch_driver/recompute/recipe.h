@@ -61,6 +61,8 @@ class Recipe {
     [[nodiscard]] std::uint64_t signature() const;
     /// "aten::gelu", or "aten::mul, aten::add".
     [[nodiscard]] std::string operators() const;
+    /// Whether one is another library's, which its user vouches for.
+    [[nodiscard]] bool has_allowed() const;
     void add_operators(OperatorSet& all) const;
     /// "gelu of addmm's result, 1 operator, 0.4 ms".
     [[nodiscard]] std::string words() const;

@@ -15,7 +15,7 @@ namespace {
 
 /// Without "aten::".
 std::string name_of(OperatorFacts const& facts) {
-    std::string const& name = facts.handle.schema().name();
+    std::string const& name = facts.name;
     std::size_t const at = name.find("::");
     return at == std::string::npos ? name : name.substr(at + 2);
 }
@@ -45,6 +45,8 @@ std::string maker_words(Content const& content, std::string const& it) {
                               : by + " made " + it + ", which is not run again";
         case NoMaker::no_generator:
             return by + " made " + it + ", and may draw random numbers without a known generator";
+        case NoMaker::under_autocast:
+            return by + " made " + it + " under autocast, and is not PyTorch's";
         case NoMaker::special_tensor:
             return it + " is no plain tensor, or made of one";
         case NoMaker::partly_written:

@@ -90,7 +90,7 @@ namespace {
 
 /// Whoever has it may run a kernel that is written in Python, and wants Python's lock.
 template <typename Lock>
-void wait_for(Lock& lock) {
+void lock_in_turn(Lock& lock) {
     if (!lock.try_lock()) {
         WithoutPythonLock const others_go_on(true);
         lock.lock();
@@ -103,12 +103,12 @@ void wait_for(Lock& lock) {
 void WithAmbient::wait_for_the_process() {
     static auto* const process = new std::shared_mutex;  // threads may outlive static objects
     shared_ = std::shared_lock(*process, std::defer_lock);
-    wait_for(shared_);
+    lock_in_turn(shared_);
     before_ = Ambient::now();
     if (!before_.is_same_process(wanted_)) {
         shared_.unlock();
         alone_ = std::unique_lock(*process, std::defer_lock);
-        wait_for(alone_);
+        lock_in_turn(alone_);
         before_ = Ambient::now();
     }
 }

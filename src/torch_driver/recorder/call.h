@@ -42,6 +42,7 @@ enum class NoMaker : std::uint8_t {
     partly_written,  ///< what was there before is not known, and shows through
     written_twice,   ///< two arguments of its operator are on the storage that it writes
     unseen_write,    ///< its version moved, and no schema tells why
+    under_autocast,  ///< its operator is another library's, whose kernel may ask for autocast
     not_planned,     ///< it was there before, or no plan asks for its operator (record_only)
 };
 

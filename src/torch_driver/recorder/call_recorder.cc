@@ -9,6 +9,7 @@
 #include "torch_driver/recorder/tensors_of.h"
 
 #include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -365,7 +366,7 @@ void CallRecorder::finish(Open& open, std::vector<c10::IValue> const& results) {
 }
 
 /// The results that are nobody else's: no views of arguments, and made by none of the operators
-/// inside.
+/// inside. What an allowed one has from one of those, and nobody can make, it filled itself.
 c10::SmallVector<CallRecorder::Made, 2> CallRecorder::results_of(
     Open const& open, std::vector<c10::IValue> const& results
 ) const {
@@ -377,8 +378,11 @@ c10::SmallVector<CallRecorder::Made, 2> CallRecorder::results_of(
             std::any_of(open.given.begin(), open.given.end(), [&](Given const& each) {
                 return each.storage == storage;
             });
+        ContentRef const known = content_of(storage);
+        bool const is_filled = known && open.facts != nullptr && open.facts->allowed &&
+                               known->number >= open.first_content && !known->maker;
         bool const is_there =
-            (is_argument || contents_.count(storage) != 0) && keeps(RecipeRule::views_are_not_made);
+            (is_argument || (known && !is_filled)) && keeps(RecipeRule::views_are_not_made);
         if (storage != nullptr && !is_there) {
             made.push_back({tensor, output});
         }
@@ -416,6 +420,9 @@ CallRecorder::Maker CallRecorder::maker_of(Open& open) {
     });
     if (why != NoMaker::none) {
         return {{}, why, nullptr};
+    }
+    if (open.facts->allowed && at::autocast::is_autocast_enabled(call->device())) {
+        return {{}, NoMaker::under_autocast, nullptr};
     }
     ++kept_calls_;
     call->generator = std::move(open.generator);

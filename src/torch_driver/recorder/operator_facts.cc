@@ -9,6 +9,7 @@
 #include <ATen/core/operator_name.h>
 #include <ATen/record_function.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string_view>
@@ -18,7 +19,7 @@ namespace spillway {
 
 namespace {
 
-constexpr std::string_view kAten = "aten::";
+constexpr std::string_view kOfPyTorch = "aten::";
 
 /// Operators that give the same bits for the same arguments, with as many threads and the same
 /// settings of PyTorch, and that cost little beside a product of matrices. Each stands for all of
@@ -172,8 +173,21 @@ OperatorFacts const* allowed_facts_of(at::RecordFunction const& function) {
     }
     MutexLock const lock(allowed().mutex);
     auto const at = allowed().facts.find(*full);
-    bool const is_it = at != allowed().facts.end() && at->second->handle == *handle;
+    bool const is_it =
+        at != allowed().facts.end() && handle->schema() == at->second->allowed.value();
     return is_it ? at->second.get() : nullptr;
+}
+
+bool is_generator(c10::Argument const& argument) {
+    auto const optional = argument.type()->cast<c10::OptionalType>();
+    c10::TypePtr const type = optional ? optional->getElementType() : argument.type();
+    return type->kind() == c10::TypeKind::GeneratorType;
+}
+
+bool draws_as_it_says(c10::OperatorHandle const& handle) {
+    std::vector<c10::Argument> const& arguments = handle.schema().arguments();
+    return handle.hasTag(at::Tag::nondeterministic_seeded) ||
+           std::any_of(arguments.begin(), arguments.end(), is_generator);
 }
 
 Error not_allowed(std::string const& name, std::string const& why) {
@@ -182,13 +196,21 @@ Error not_allowed(std::string const& name, std::string const& why) {
 
 }  // namespace
 
+std::optional<c10::OperatorHandle> OperatorFacts::to_run() const {
+    if (!allowed) {
+        return handle;
+    }
+    auto found = c10::Dispatcher::singleton().findSchema(allowed->operator_name());
+    return found && found->schema() == *allowed ? found : std::nullopt;
+}
+
 OperatorFacts const* facts_of(at::RecordFunction const& function) {
     char const* const name = function.name();
     static thread_local std::unordered_map<char const*, OperatorFacts const*> seen_here;
     if (auto const at = seen_here.find(name); at != seen_here.end()) {
         return at->second;
     }
-    if (!std::string_view(name).starts_with(kAten)) {
+    if (!std::string_view(name).starts_with(kOfPyTorch)) {
         return allowed_facts_of(function);
     }
     std::optional<c10::OperatorName> const full = function.operator_name();
@@ -206,8 +228,11 @@ OperatorFacts const* facts_of(at::RecordFunction const& function) {
 }
 
 Result<void> allow_recompute_of(std::string const& name) {
-    if (name.starts_with(kAten)) {
+    if (name.starts_with(kOfPyTorch)) {
         return not_allowed(name, "it is one of PyTorch's, of which Spillway has a list");
+    }
+    if (name.find("c10d") != std::string::npos) {
+        return not_allowed(name, "it communicates");
     }
     bool is_there = false;
     std::vector<OperatorFacts> found;
@@ -219,28 +244,28 @@ Result<void> allow_recompute_of(std::string const& name) {
         }
         is_there = true;
         OperatorFacts facts = of_schema(*handle);
-        if (facts.generator || handle->hasTag(at::Tag::nondeterministic_seeded)) {
+        if (draws_as_it_says(*handle)) {
             return not_allowed(name, "it draws random numbers");
         }
         if (facts.written.empty()) {
             facts.replay = Replay::costly;
+            facts.allowed = handle->schema();
             found.push_back(std::move(facts));
         }
     }
     if (found.empty()) {
         return not_allowed(
             name,
-            is_there ? "it writes to its arguments"
-                     : "there is no such operator; a name is \"library::operator\""
+            is_there
+                ? "it writes to its arguments"
+                : "there is no such operator; a name is \"library::operator\", without overload"
         );
     }
     MutexLock const lock(allowed().mutex);
     for (OperatorFacts& facts : found) {
-        auto& known = allowed().facts[facts.handle.operator_name()];
-        if (known == nullptr || !(known->handle == facts.handle)) {
-            (void)known.release();  // recorded calls may refer to it
-            known = std::make_unique<OperatorFacts const>(std::move(facts));
-        }
+        auto& known = allowed().facts[facts.allowed->operator_name()];
+        (void)known.release();  // recorded calls may refer to it
+        known = std::make_unique<OperatorFacts const>(std::move(facts));
     }
     allowed().is_any.store(true, std::memory_order_relaxed);
     return {};

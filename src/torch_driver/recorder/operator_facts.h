@@ -38,9 +38,16 @@ inline constexpr int kRunningVar = 4;
 inline constexpr int kIsTraining = 5;
 
 struct OperatorFacts {
-    explicit OperatorFacts(c10::OperatorHandle of) : handle(std::move(of)) {}
+    explicit OperatorFacts(c10::OperatorHandle of)
+        : handle(std::move(of)), name(handle.schema().name()) {}
 
-    c10::OperatorHandle handle;
+    /// The operator now; none: it is another library's, and was redefined or removed since.
+    [[nodiscard]] std::optional<c10::OperatorHandle> to_run() const;
+
+    c10::OperatorHandle handle;  ///< of another library: to compare alone, since that may end
+    std::string name;            ///< "aten::mm"
+    /// Of another library: as it was when it was allowed to run again.
+    std::optional<c10::FunctionSchema> allowed;
     Replay replay = Replay::unknown;
     /// What is written is overwritten whole: what was there before does not matter.
     bool overwrites = false;
