@@ -14,6 +14,8 @@
 #include <memory>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace spillway {
 
@@ -155,6 +157,8 @@ struct Allowed {
     Mutex mutex;
     std::unordered_map<c10::OperatorName, std::unique_ptr<OperatorFacts const>> facts
         SPILLWAY_GUARDED_BY(mutex);
+    /// Of those that were allowed again: recorded calls may refer to them.
+    std::vector<std::unique_ptr<OperatorFacts const>> replaced SPILLWAY_GUARDED_BY(mutex);
 };
 
 Allowed& allowed() {
@@ -264,7 +268,7 @@ Result<void> allow_recompute_of(std::string const& name) {
     MutexLock const lock(allowed().mutex);
     for (OperatorFacts& facts : found) {
         auto& known = allowed().facts[facts.allowed->operator_name()];
-        (void)known.release();  // recorded calls may refer to it
+        allowed().replaced.push_back(std::move(known));
         known = std::make_unique<OperatorFacts const>(std::move(facts));
     }
     allowed().is_any.store(true, std::memory_order_relaxed);
