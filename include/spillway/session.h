@@ -139,11 +139,13 @@ class Session {
 /// arguments: it draws no random numbers, keeps nothing between calls, and writes no memory that it
 /// did not allocate. Sessions may then run it again, below autograd, to make a saved tensor anew,
 /// on whatever thread backward runs. The first time its results are compared bit by bit; where they
-/// differ, it is not run again. For the whole process, from the next forward on.
+/// differ, it is not run again. For the whole process; a plan that was made before does not ask
+/// for it.
 ///
 /// Thread  any
 /// Errors  std::invalid_argument: there is no such operator, it is one of PyTorch's own, it writes
-///         its arguments by its schema, or draws random numbers by its tag
+///         its arguments by its schema, communicates, takes a generator, or draws random numbers
+///         by its tag
 void allow_recompute(std::string const& name);
 
 /// While it lives, tensors that autograd saves on this thread are Spillway's to keep or move.

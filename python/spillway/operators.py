@@ -20,7 +20,8 @@ def allow_recompute(operator: _Operator) -> _Operator:
 
     Its results have to be a function of its arguments: it draws no random numbers, keeps nothing between calls, and writes
     no memory that it did not allocate. The first time, its results are compared bit by bit with those that are there; where
-    they differ, it is not run again. For the whole process, from the next forward on.
+    they differ, it is not run again. For the whole process; call it before a session's first step, since a plan that was
+    made before does not ask for it.
 
     Args:
         operator: What `torch.library.custom_op` or `triton_op` returns, `torch.ops.mylib.rms_norm`, or "mylib::rms_norm".
@@ -29,7 +30,8 @@ def allow_recompute(operator: _Operator) -> _Operator:
         The operator.
 
     Raises:
-        OptionError: There is no such operator, it is one of PyTorch's, it writes its arguments, or draws random numbers.
+        OptionError: There is no such operator, it is one of PyTorch's, it writes its arguments, communicates,
+            takes a generator, or draws random numbers.
     """
     name = _name_of(operator)
     why: str = torch.ops.spillway.allow_recompute(name)
