@@ -27,7 +27,7 @@ namespace spillway {
 namespace {
 
 constexpr std::int64_t kBlockBytes = 4_MiB;
-constexpr std::int64_t kLeastCopiedBytes = 64_KiB;  ///< where the device has no room for more
+constexpr std::int64_t kLeastBytes = 64_KiB;  ///< of a block, where there is no room for more
 constexpr std::int64_t kCopiedBytes = 64_MiB;
 constexpr std::int64_t kSmallBytes = 4_KiB;
 constexpr int kInFlight = 4;
@@ -63,11 +63,15 @@ class Flight {
     Result<void> outcome_ SPILLWAY_GUARDED_BY(guard_);
 };
 
-using Start = std::function<void(std::size_t block, TierDone done)>;
+/// Transfers of blocks of one size.
+struct Transfer {
+    std::int64_t block_bytes;
+    std::function<void(std::size_t block, TierDone done)> start;
+};
 
-/// Bytes a second of `start`, called for blocks in turn until the budget is over, and at least once
-/// for each.
-Result<double> rate_of(Start const& start, std::size_t blocks, std::int64_t budget_ns) {
+/// Bytes a second of `transfer`, of blocks in turn until the budget is over, and at least once
+/// of each.
+Result<double> rate_of(Transfer const& transfer, std::size_t blocks, std::int64_t budget_ns) {
     Flight flight;
     std::int64_t const begin_ns = steady_now_ns();
     std::int64_t moved_bytes = 0;
@@ -79,8 +83,8 @@ Result<double> rate_of(Start const& start, std::size_t blocks, std::int64_t budg
             }
         }
         flight.enter(kInFlight);
-        start(i % blocks, [&flight](Result<void> const& result) { flight.leave(result); });
-        moved_bytes += kBlockBytes;
+        transfer.start(i % blocks, [&flight](Result<void> const& result) { flight.leave(result); });
+        moved_bytes += transfer.block_bytes;
     }
     if (Result<void> const landed = flight.land(); !landed) {
         return landed.error();
@@ -91,7 +95,7 @@ Result<double> rate_of(Start const& start, std::size_t blocks, std::int64_t budg
 
 /// Both at once, on a thread each; each one's rate.
 Result<std::pair<double, double>> rates_of_both(
-    Start const& one, Start const& other, std::size_t blocks, std::int64_t budget_ns
+    Transfer const& one, Transfer const& other, std::size_t blocks, std::int64_t budget_ns
 ) {
     std::optional<Result<double>> first;
     std::thread beside([&] { first = rate_of(one, blocks, budget_ns); });
@@ -105,23 +109,29 @@ Result<std::pair<double, double>> rates_of_both(
 
 /// Blocks of a tier and the memory that is stored there and comes back.
 struct Blocks {
+    std::size_t size_bytes;
     std::vector<Reservation> rooms;
     HostMemory memory;
 
     [[nodiscard]] std::span<std::byte> bytes(std::size_t block) const {
-        return memory.bytes().subspan(block * kBlockBytes, kBlockBytes);
+        return memory.bytes().subspan(block * size_bytes, size_bytes);
     }
 };
 
+/// In a small tier they are smaller, and take half of it.
 Result<Blocks> blocks_of(Tier& tier) {
-    Result<HostMemory> memory = map_host_memory(2 * kInFlight * kBlockBytes);
+    std::int64_t size_bytes = kBlockBytes;
+    while (size_bytes > kLeastBytes && 4 * kInFlight * size_bytes > tier.capacity_bytes()) {
+        size_bytes /= 2;
+    }
+    Result<HostMemory> memory = map_host_memory(2 * kInFlight * size_bytes);
     if (!memory.ok()) {
         return memory.error();
     }
     std::memset(memory->bytes().data(), 1, memory->bytes().size());
-    Blocks blocks{{}, std::move(memory).value()};
+    Blocks blocks{static_cast<std::size_t>(size_bytes), {}, std::move(memory).value()};
     for (int i = 0; i < 2 * kInFlight; ++i) {
-        Result<Reservation> room = tier.reserve(kBlockBytes);
+        Result<Reservation> room = tier.reserve(size_bytes);
         if (!room.ok()) {
             return room.error();
         }
@@ -167,16 +177,18 @@ Result<LinkRates> measure_tier(Tier& tier, std::int64_t budget_ns) {
     if (!blocks.ok()) {
         return blocks.error();
     }
-    Start const store = [&](std::size_t block, TierDone done) {
-        tier.store(blocks->rooms[block], blocks->bytes(block), std::move(done));
-    };
-    Start const load = [&](std::size_t block, TierDone done) {
-        tier.load(blocks->rooms[block], blocks->bytes(block), std::move(done));
-    };
+    auto const size_bytes = static_cast<std::int64_t>(blocks->size_bytes);
+    Transfer const store{
+        size_bytes, [&](std::size_t block, TierDone done) {
+            tier.store(blocks->rooms[block], blocks->bytes(block), std::move(done));
+        }};
+    Transfer const load{size_bytes, [&](std::size_t block, TierDone done) {
+                            tier.load(blocks->rooms[block], blocks->bytes(block), std::move(done));
+                        }};
     // The first half is stored while the second one is loaded.
-    Start const load_second = [&](std::size_t block, TierDone done) {
-        load(block + kInFlight, std::move(done));
-    };
+    Transfer const load_second{size_bytes, [&](std::size_t block, TierDone done) {
+                                   load.start(block + kInFlight, std::move(done));
+                               }};
     Result<double> const out = rate_of(store, 2 * kInFlight, budget_ns);
     Result<double> const in = out.ok() ? rate_of(load, 2 * kInFlight, budget_ns) : out;
     if (!in.ok()) {
@@ -299,7 +311,7 @@ Result<LinkRates> measure_copies(Device& device, Tier& tier, std::int64_t budget
     }
     void* block = nullptr;
     std::int64_t size_bytes = 2 * kBlockBytes;
-    while (block == nullptr && size_bytes >= kLeastCopiedBytes) {
+    while (block == nullptr && size_bytes >= kLeastBytes) {
         if (size_bytes <= tier.capacity_bytes()) {
             block = device.try_allocate(size_bytes, device.current_stream());
         }

@@ -30,8 +30,18 @@ TEST(LinkProbe, measures_both_ways_and_leaves_the_tier_as_it_was) {
     EXPECT_EQ(tier.counters().used_bytes, 0);
 }
 
+TEST(LinkProbe, blocks_of_a_small_tier_are_smaller) {
+    for (std::int64_t const size_bytes : {32_MiB, 1_MiB}) {
+        MemoryTier tier(size_bytes);
+        Result<LinkRates> const rates = measure_tier(tier, kOnce);
+        ASSERT_TRUE(rates.ok()) << size_bytes << ": " << rates.error().message();
+        EXPECT_GT(rates->out, 0);
+        EXPECT_EQ(tier.counters().used_bytes, 0);
+    }
+}
+
 TEST(LinkProbe, what_the_tier_cannot_do_is_its_error) {
-    MemoryTier small(1_MiB);
+    MemoryTier small(256_KiB);
     EXPECT_EQ(measure_tier(small, kOnce).error().code, Errc::tier_full);
     FaultyTier faulty(std::make_unique<MemoryTier>(64_MiB), {{.first = 3}});
     EXPECT_FALSE(measure_tier(faulty, kOnce).ok());
@@ -69,7 +79,7 @@ TEST_F(LinkProbeBeside, work_runs_alone_and_beside_moves) {
 }
 
 TEST_F(LinkProbeBeside, an_error_of_moves_or_work_ends_both) {
-    MemoryTier small(1_MiB);
+    MemoryTier small(256_KiB);
     EXPECT_EQ(
         measure_interference(
             *device, small, [] {}, kOnce

@@ -20,17 +20,18 @@ def scaled(x: Tensor, weight: Tensor) -> Tensor:
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * weight
 
 
-def with_autograd(name: str, body: Any = scaled) -> Any:
-    """A norm that saves what it was given, so that its result is another operator's input alone."""
-    operator = torch.library.custom_op(f"spillway_custom_test::{name}", body, mutates_args=(), schema="(Tensor x, Tensor weight) -> Tensor")
+def with_autograd(name: str, body: Any = scaled, flag: str = "") -> Any:
+    """A norm that saves what it was given, so that its result is another operator's input alone. `flag`: one more argument."""
+    operator = torch.library.custom_op(f"spillway_custom_test::{name}", body, mutates_args=(),
+                                       schema=f"(Tensor x, Tensor weight{flag}) -> Tensor")
 
     def keep(ctx: Any, inputs: Any, output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
+        ctx.save_for_backward(*inputs[:2])
 
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         with torch.enable_grad():
             leaves = [each.detach().requires_grad_() for each in ctx.saved_tensors]
-            return torch.autograd.grad(scaled(*leaves), leaves, gradient)
+            return (*torch.autograd.grad(scaled(*leaves), leaves, gradient), *([None] if flag else []))
 
     operator.register_autograd(backward, setup_context=keep)
     return operator
@@ -113,6 +114,32 @@ class CustomOperators(Case):
         operator = spillway.allow_recompute(with_autograd("drifting", drifting))
         report, _ = self.expect_plain(operator, begin=seen.clear)
         self.assertGreater(report["refused_recipes"], 0)
+
+    def test_a_flag_that_chooses_a_kernel_is_tried_by_itself(self) -> None:
+        seen: set[str] = set()
+        turns: list[None] = []
+
+        def drifting(x: Tensor, weight: Tensor, drifts: bool) -> Tensor:
+            [digest] = bits([x])
+            result = scaled(x, weight) + (1 if drifts and digest in seen else 0)
+            seen.add(digest)
+            return result
+
+        def each_second_layer_drifts(x: Tensor, weight: Tensor) -> Any:
+            turns.append(None)
+            return operator(x, weight, len(turns) % 2 == 0)
+
+        operator = spillway.allow_recompute(with_autograd("with_flag", drifting, ", bool drifts"))
+        report, _ = self.expect_plain(each_second_layer_drifts, begin=seen.clear)
+        self.assertGreater(report["refused_recipes"], 0)
+        self.assertGreaterEqual(report["recomputed_values"], LAYERS // 2 - 1)
+
+    def test_one_that_was_defined_anew_is_not_allowed(self) -> None:
+        spillway.allow_recompute(with_autograd("other"))
+        operator = with_autograd("other", lambda x, weight, flag: scaled(x, weight) * (2 if flag else 1), ", bool flag")
+        report, words = self.expect_plain(lambda x, weight: operator(x, weight, True))
+        self.assertEqual((report["recomputed_values"], report["refused_recipes"]), (0, 0))
+        self.assertRegex(words, "not made again: (it is .*another library's|an operator that is not PyTorch's made it)")
 
     def test_a_kernel_in_python_runs_in_the_backwards_of_two_threads(self) -> None:
         operator = spillway.allow_recompute(with_autograd("of_two_threads"))

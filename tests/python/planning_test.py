@@ -4,6 +4,7 @@
 
 import json
 import pathlib
+import tempfile
 import unittest
 import unittest.mock
 from typing import Any
@@ -106,6 +107,12 @@ class Planning(Case):
             self.assertEqual(probe.call_count, 1)
             spillway.fit(self.net, self.step, nvme=self.folder, nvme_budget="65MiB")
             self.assertEqual(probe.call_count, 2)  # another machine: less fits on its drive
+
+    def test_a_folder_that_is_gone_is_missed_although_it_was_measured(self) -> None:
+        with tempfile.TemporaryDirectory(dir=self.folder) as gone:
+            spillway.fit(self.net, self.step, nvme=gone, nvme_budget="32MiB")
+        with self.assertRaisesRegex(spillway.Error, "nvme"):
+            spillway.fit(self.net, self.step, nvme=gone, nvme_budget="32MiB")
 
     def test_without_a_place_to_move_to_only_what_makes_again_runs(self) -> None:
         table = spillway.compare(self.net, self.step)
