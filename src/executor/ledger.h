@@ -36,12 +36,13 @@ class Ledger {
 
     /// Grants `size_bytes` of `pool` for one value; false: it refuses.
     [[nodiscard]] bool take(Pool pool, std::int64_t size_bytes) {
-        std::int64_t& used = used_bytes_[at(pool)];
-        if (used + size_bytes > capacity_bytes_[at(pool)] || is_too_large(pool, size_bytes)) {
-            return false;
-        }
-        used += size_bytes;
-        return true;
+        bool const is_granted = has_room(pool, size_bytes);
+        used_bytes_[at(pool)] += is_granted ? size_bytes : 0;
+        return is_granted;
+    }
+    [[nodiscard]] bool has_room(Pool pool, std::int64_t size_bytes) const {
+        return used_bytes_[at(pool)] + size_bytes <= capacity_bytes_[at(pool)] &&
+               !is_too_large(pool, size_bytes);
     }
     /// A value of `size_bytes` may never go to `pool`, however much is left there.
     [[nodiscard]] bool is_too_large(Pool pool, std::int64_t size_bytes) const {

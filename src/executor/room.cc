@@ -433,6 +433,21 @@ PoolRefusal Room::refusal_of(Pool pool) const {
     return why == nullptr ? PoolRefusal{PoolState::full, ""} : PoolRefusal{PoolState::failed, *why};
 }
 
+/// There are values that could leave, and no pool has room for one of them.
+bool Room::has_nowhere_to_go() const {
+    auto const fits = [&](auto const& entry) {
+        std::int64_t const size_bytes = values_.find(entry.second)->away_bytes();
+        return ledger_.has_room(Pool::host, size_bytes) || ledger_.has_room(Pool::nvme, size_bytes);
+    };
+    auto const any = [&](auto const& order) {
+        return std::any_of(order.begin(), order.end(), fits);
+    };
+    bool const is_one_there = !values_.storable().empty() || !values_.waiting().empty() ||
+                              !values_.last_resort().empty();
+    return is_one_there && !any(values_.storable()) && !any(values_.waiting()) &&
+           !any(values_.last_resort());
+}
+
 void Room::refuse(Short const& event, std::int64_t freed_bytes) {
     Refusal refusal{
         .asked_bytes = event.size_bytes,
@@ -447,7 +462,7 @@ void Room::refuse(Short const& event, std::int64_t freed_bytes) {
         refusal.why = NoRoom::moves_nothing;
     } else if (!ledger_.exists(Pool::host) && !ledger_.exists(Pool::nvme)) {
         refusal.why = NoRoom::no_pool;
-    } else if (!values_.storable().empty() || !values_.waiting().empty() || !values_.last_resort().empty()) {
+    } else if (has_nowhere_to_go()) {
         refusal.why = NoRoom::pools_full;
         refusal.host = refusal_of(Pool::host);
         refusal.nvme = refusal_of(Pool::nvme);

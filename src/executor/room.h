@@ -83,6 +83,7 @@ class Room {
     [[nodiscard]] std::int64_t wait_for_orphans(std::int64_t missing_bytes);
     [[nodiscard]] std::int64_t store_and_drop(std::int64_t missing_bytes, bool last_resort);
     [[nodiscard]] PoolRefusal refusal_of(Pool pool) const;
+    [[nodiscard]] bool has_nowhere_to_go() const;
 
     ExecutorOptions const& options_;
     ValueTable& values_;

@@ -56,6 +56,10 @@ TEST_F(RoomTest, it_frees_what_the_pools_can_take) {
     EXPECT_EQ(refuse(4_MiB).why, NoRoom::pools_full);
 }
 
+TEST_F(RoomTest, a_pool_with_room_is_not_called_full) {
+    EXPECT_EQ(refuse(9_MiB).why, NoRoom::nothing_to_move);
+}
+
 TEST_F(RoomTest, stores_start_when_the_headroom_is_gone) {
     floor_.see({.used_bytes = 7_MiB}, values_.held_bytes(), values_.held_bytes());
     room_.store_ahead();

@@ -75,7 +75,8 @@ std::size_t SavedTensors::most_calls() const {
 /// A parameter or buffer that is too large to be copied is a source as it lies there, since plain
 /// training does not write it between forward and backward. One that a program does write there (a
 /// queue of keys that each forward changes) is copied before the operator runs that writes it, for
-/// what was dropped by a recipe, and is no source from then on. A write that the recorder does not
+/// what was dropped by a recipe, and is no source from then on. A gradient, which backward writes, is
+/// none. A write that the recorder does not
 /// see (on another thread, after the `with`, by no operator) is seen by the checksum of what is
 /// made again, and the step stops.
 bool SavedTensors::is_used_in_place(Content const& content) const {
@@ -84,7 +85,11 @@ bool SavedTensors::is_used_in_place(Content const& content) const {
         return false;
     }
     auto const storage = content.storage.lock();
-    return storage != nullptr && owned_.has(*storage);
+    return storage != nullptr && is_used_as_it_lies(*storage);
+}
+
+bool SavedTensors::is_used_as_it_lies(c10::StorageImpl const& storage) const {
+    return owned_.has(storage) && !owned_.is_gradient(storage);
 }
 
 std::int64_t SavedTensors::copied_bytes(Recipe const& recipe) const {
@@ -508,7 +513,7 @@ bool SavedTensors::let_recipes_go() {
                 continue;
             }
             c10::Storage const original = (*other)->original();
-            if (original && owned_.has(*original.unsafeGetStorageImpl())) {
+            if (original && is_used_as_it_lies(*original.unsafeGetStorageImpl())) {
                 copies.push_back((*other)->let_go());
             }
         }

@@ -254,6 +254,8 @@ class SavedTensors final : public Driver {
     [[nodiscard]] bool is_source(Content const& content, Content const& wanted) const
         SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] bool is_used_in_place(Content const& content) const;
+    /// A parameter or buffer (Note [Parameters as sources]).
+    [[nodiscard]] bool is_used_as_it_lies(c10::StorageImpl const& storage) const;
     [[nodiscard]] std::int64_t copied_bytes(Recipe const& recipe) const;
     [[nodiscard]] std::size_t most_calls() const;
     /// What became of the look for a recipe.

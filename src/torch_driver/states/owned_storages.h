@@ -41,6 +41,8 @@ class OwnedStorages {
     );
 
     [[nodiscard]] bool has(c10::StorageImpl const& storage) const;
+    /// A gradient is owned, and backward writes it.
+    [[nodiscard]] bool is_gradient(c10::StorageImpl const& storage) const;
     /// "transformer.h.0.mlp.c_fc.weight"; null where it is not owned or has no name.
     [[nodiscard]] std::shared_ptr<std::string const> name_of(c10::StorageImpl const& storage) const;
 
