@@ -10,8 +10,8 @@ can leave is away, except while it is used. Nothing runs and no clock is read: `
 
 A policy's number is the step time over the time of compute alone. Results go to --json FILE; of that file `--table` prints
 a Markdown table, and `--page` puts it into docs/systems.md, and what is quickest into docs/how_to/choose_a_policy.md; neither
-simulates. value = the lowest geometric mean that a
-policy has of all rows (those that run everywhere, `qpo` left out: its values are lossy). Holds when no foretold peak is above its budget and no step is quicker than compute.
+simulates. value = the lowest geometric mean that a lossless policy has of all rows (those that run everywhere). Holds
+when no foretold peak is above its budget and no step is quicker than compute.
 """
 
 import argparse

@@ -224,7 +224,10 @@ _machines: dict[tuple[object, ...], dict[str, Any]] = {}
 
 
 def _probed(model: torch.nn.Module, places: Mapping[str, Any]) -> dict[str, Any]:
-    """Measured once in a process, so that `fit` and `compare` speak of one machine, and the second of them starts at once."""
+    """Measured once in a process, so that `fit` and `compare` speak of one machine, and the second of them starts at once.
+
+    A folder that is gone since is asked again, which refuses it.
+    """
     key = (str(_device_of(model)), torch.get_num_threads(), torch.get_float32_matmul_precision(), *map(str, places.values()))
     is_there = places["nvme"] is None or os.path.isdir(places["nvme"])
     if key not in _machines or not is_there:

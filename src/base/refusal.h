@@ -20,7 +20,7 @@ enum class NoRoom : std::uint8_t {
     moves_nothing,    ///< the policy is keep_all
     no_pool,          ///< there is neither a host nor an NVMe budget
     pools_full,       ///< what could leave has nowhere to go: Refusal::host, Refusal::nvme
-    nothing_to_move,  ///< no saved tensor is left that may leave
+    nothing_to_move,  ///< no saved tensor is left that may leave, or all have left
     outer_full,       ///< a session around this one has no room: the bytes are of its budget
 };
 

@@ -435,17 +435,19 @@ PoolRefusal Room::refusal_of(Pool pool) const {
 
 /// There are values that could leave, and no pool has room for one of them.
 bool Room::has_nowhere_to_go() const {
-    auto const fits = [&](auto const& entry) {
-        std::int64_t const size_bytes = values_.find(entry.second)->away_bytes();
-        return ledger_.has_room(Pool::host, size_bytes) || ledger_.has_room(Pool::nvme, size_bytes);
-    };
-    auto const any = [&](auto const& order) {
-        return std::any_of(order.begin(), order.end(), fits);
-    };
-    bool const is_one_there = !values_.storable().empty() || !values_.waiting().empty() ||
-                              !values_.last_resort().empty();
-    return is_one_there && !any(values_.storable()) && !any(values_.waiting()) &&
-           !any(values_.last_resort());
+    bool is_one_there = false;
+    for (auto const* const order :
+         {&values_.storable(), &values_.waiting(), &values_.last_resort()}) {
+        for (auto const& [distance, id] : *order) {
+            std::int64_t const size_bytes = values_.find(id)->away_bytes();
+            if (ledger_.has_room(Pool::host, size_bytes) ||
+                ledger_.has_room(Pool::nvme, size_bytes)) {
+                return false;
+            }
+            is_one_there = true;
+        }
+    }
+    return is_one_there;
 }
 
 void Room::refuse(Short const& event, std::int64_t freed_bytes) {

@@ -29,8 +29,8 @@ struct LinkRates {
 /// memory of its own. The tier is left as it was.
 ///
 /// Thread  waits; nothing else should use the tier
-/// Fails   the tier's errors; Errc::tier_full: it has no room for eight blocks of
-///         64 KiB
+/// Fails   the tier's errors; Errc::tier_full: it has no room for eight blocks
+///         of 64 KiB
 [[nodiscard]] Result<LinkRates> measure_tier(Tier& tier, std::int64_t budget_ns = 100'000'000);
 
 /// Copies between the device and memory that the tier lends (Tier::memory), on the device's

@@ -75,10 +75,9 @@ std::size_t SavedTensors::most_calls() const {
 /// A parameter or buffer that is too large to be copied is a source as it lies there, since plain
 /// training does not write it between forward and backward. One that a program does write there (a
 /// queue of keys that each forward changes) is copied before the operator runs that writes it, for
-/// what was dropped by a recipe, and is no source from then on. A gradient, which backward writes, is
-/// none. A write that the recorder does not
-/// see (on another thread, after the `with`, by no operator) is seen by the checksum of what is
-/// made again, and the step stops.
+/// what was dropped by a recipe, and is no source from then on. A gradient, which backward writes,
+/// is none as it lies. A write that the recorder does not see (on another thread, after the `with`,
+/// by no operator) is seen by the checksum of what is made again, and the step stops.
 bool SavedTensors::is_used_in_place(Content const& content) const {
     if (!makes_blocks_again_ || content.value.valid() || !content.is_of_before ||
         content.is_changing || content.size_bytes <= kMostCopiedOfOwned) {
