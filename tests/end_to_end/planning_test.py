@@ -117,7 +117,7 @@ class Planning(InFolder):
                             (["--host-budget", "64MiB", "--nvme-budget", "1GiB"], "--nvme-budget: it needs --nvme"),
                             (["--host-budget", "64MiB", "--nvme-budget", "50%"], "--nvme-budget: it needs --nvme"),
                             (["--nvme", self.path("."), "--nvme-allow-tmpfs", "--nvme-budget", "1EiB"], "--nvme-budget: "),
-                            (["--nvme", self.path("."), "--nvme-allow-tmpfs", "--nvme-budget", "1MiB"], "1.0 MiB")]:
+                            (["--nvme", self.path("."), "--nvme-allow-tmpfs", "--nvme-budget", "256KiB"], "256.0 KiB")]:
             with self.subTest(words):
                 self.assertIn(says, self.assert_refused(["probe", *words], ["spillway: probe: "]))
 
