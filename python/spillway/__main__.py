@@ -1,27 +1,28 @@
 # SPDX-FileCopyrightText: The Spillway authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m spillway` runs the program `spillway`."""
+"""`python -m spillway` runs the program `spillway`. spillway_program runs this file alone: it imports neither its package nor torch."""
 
+import importlib.util
 import os
 import pathlib
 import sys
 from typing import NoReturn
 
-import torch
-
-from ._library import FOLDER
-
 
 def _environment() -> dict[str, str]:
     """With the folders of torch's libraries, which need not be beside this package."""
-    root = pathlib.Path(torch.__file__).parent
+    torch = importlib.util.find_spec("torch")
+    if torch is None or torch.origin is None:
+        print("spillway: there is no torch in this environment; install the one that this package was built for", file=sys.stderr)
+        sys.exit(2)
+    root = pathlib.Path(torch.origin).parent
     folders = [root / "lib", *sorted((root.parent / "nvidia").glob("*/lib"))]
     before = [os.environ["LD_LIBRARY_PATH"]] if os.environ.get("LD_LIBRARY_PATH") else []
     return os.environ | {"LD_LIBRARY_PATH": os.pathsep.join([*before, *map(str, folders)])}
 
 
 def main() -> NoReturn:
-    program = FOLDER / "bin" / "spillway"
+    program = pathlib.Path(__file__).absolute().parent / "bin" / "spillway"
     if not program.exists():
         print("spillway: this package was built without the program; on Debian: apt-get install libcli11-dev, "
               "then install the package again", file=sys.stderr)

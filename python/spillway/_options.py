@@ -5,16 +5,21 @@ what they take and what they mean is the library's table (src/base/option_table.
 
 import contextlib
 import difflib
+import functools
+import inspect
 import json
 import math
 import operator
 import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar
 
 import torch
 
 from .errors import OptionError
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
 
 
 class _Required(TypedDict):
@@ -103,7 +108,7 @@ def _toggle(option: str, is_on: Any) -> bool:
     return is_on
 
 
-def _name(option: str, name: Any) -> str:
+def as_name(option: str, name: Any) -> str:
     if not isinstance(name, str):
         raise OptionError(option, f"expected a name, got {name!r}")
     return utf8(name)
@@ -149,7 +154,7 @@ def _codecs(option: str, codecs: Any) -> str | dict[str, str] | None:
 
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {
-    "bytes": _size, "share": _size_or_share, "rate": _size, "integer": _integer, "toggle": _toggle, "choice": _name, "policy": _name,
+    "bytes": _size, "share": _size_or_share, "rate": _size, "integer": _integer, "toggle": _toggle, "choice": as_name, "policy": as_name,
     "plan": _path("plan"), "codecs": _codecs, "folder": _path("folder"), "file": _path("file")}
 
 
@@ -158,8 +163,28 @@ def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str]) -> Non
     names = [name for name in known if name != "self"]
     for name in given:
         if name not in names:
-            nearest = [each for each in names if name in each] or difflib.get_close_matches(name, names) or [each for each in names if each != "model"]
+            nearest = ([each for each in names if name in each] or difflib.get_close_matches(name, names)
+                       or [each for each in names if each not in ("model", "step")])
             raise TypeError(f"{what} has no option {name!r}; it has {', '.join(nearest)}")
+
+
+def refusing_unknown(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """As a decorator: what is given by a name that is no option is refused."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*given: _Given.args, **named: _Given.kwargs) -> _Result:
+        refuse_unknown(f"{function.__name__}()", named, known)
+        return function(*given, **named)
+
+    return call
+
+
+def refuse_unnamed(what: str, given: Sequence[Any]) -> None:
+    """Where all but the first is given by name."""
+    if len(given) > 1:
+        budget = repr(given[1]) if isinstance(given[1], (int, str)) else "'16GiB'"
+        raise TypeError(f"{what} takes all but the model by name, such as device_budget={budget}")
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@
 import contextlib
 import inspect
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -25,6 +26,11 @@ _STEPS_TO_RECORD = 3  # one warms up; the trace of the next is whole when anothe
 _TURNS = 3  # of what is measured for real
 
 Step = Callable[[], torch.Tensor | None]
+
+
+def _look(number: int) -> dict[str, str]:
+    """Of a line in a picture; there are 40, no two alike."""
+    return {"color": f"C{number % 10}", "marker": "osD^v<>P"[number % 8], "linestyle": ["-", "--", ":", "-."][number // 10 % 4]}
 
 
 class Comparison:
@@ -75,14 +81,14 @@ class Comparison:
             raise OptionError("file", "a picture needs matplotlib: pip install matplotlib; a .json needs nothing") from None
         figure = Figure(figsize=(8, 5), layout="constrained")
         axes = figure.subplots()
-        for policy in dict.fromkeys(row["policy"] for row in self.rows):
+        for number, policy in enumerate(dict.fromkeys(row["policy"] for row in self.rows)):
             points = sorted((row["device_bytes"] / 2**30, row["step_ns"] / self.compute_ns) for row in self.rows
                             if row["policy"] == policy and not row["refusal"])
             if points:
-                axes.plot(*zip(*points), marker="o", markersize=4, label=policy)
+                axes.plot(*zip(*points), markersize=4, label=policy, **_look(number))
         axes.axvline(self.peak_bytes / 2**30, color="grey", linestyle=":", label="peak with nothing moved")
         axes.set(xlabel="device budget, GiB", ylabel="step time / compute, foretold")
-        axes.legend(fontsize="small")
+        figure.legend(fontsize="small", loc="outside right upper")
         axes.grid(alpha=0.3)
         figure.savefig(path)
 
@@ -120,9 +126,9 @@ def _run(session: Session, model: torch.nn.Module, step: Step) -> float:
     if isinstance(loss, torch.Tensor) and loss.grad_fn is not None:
         loss.backward()
     elif loss is not None or all(parameter.grad is None for parameter in model.parameters()):
-        what = "a tensor that needs no gradient" if isinstance(loss, torch.Tensor) else f"{type(loss).__name__}"
+        what = "a tensor that needs no gradient" if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise OptionError("step", "expected it to return the loss, or to run its backward and return None; it returned "
-                                  f"{what}" + ("" if loss is not None else " and no parameter has a gradient"))
+                                  + ("None and no parameter has a gradient" if loss is None else what))
     del loss
     if _device_of(model).type == "cuda":
         torch.cuda.synchronize(_device_of(model))
@@ -141,6 +147,11 @@ def _record(model: torch.nn.Module, step: Step, file: str) -> None:
             session.trace(file)
             for _ in range(_STEPS_TO_RECORD):
                 _run(session, model, step)
+    except BaseException:
+        session._has_warned.add("nothing")  # the error says why
+        with contextlib.suppress(Error), session:  # a second step: without one, closing would say that there is no trace
+            pass
+        raise
     finally:
         session.close()
 
@@ -175,22 +186,32 @@ def _measure(model: torch.nn.Module, step: Step, row: dict[str, Any], places: Ma
         session.close()
 
 
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{math.ceil(seconds)} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def _measure_in_turn(model: torch.nn.Module, step: Step, rows: list[dict[str, Any]], places: Mapping[str, Any]) -> None:
     """All rows, some times: what else the machine does meanwhile slows all of them. One session is open at a time, since each
     holds its places."""
     seconds: list[list[float]] = [[] for _ in rows]
     for row in rows:
         row.update(measured_step_ns=0, measured_peak_bytes=0, measured_refusal="")
-    for turn in range(_TURNS):
-        for number, row in enumerate(rows):
-            print(f"spillway: turn {turn + 1} of {_TURNS}, {number + 1} of {len(rows)}: {row['policy']} under "
-                  f"{row['device_bytes'] / 2**20:.1f} MiB", file=sys.stderr)
-            if len(seconds[number]) == turn:  # it ran in each turn before
-                seconds[number] += _measure(model, step, row, places)
+    ahead, done, begin = [*range(len(rows))] * _TURNS, 0, time.perf_counter()
+    while ahead:
+        number, row = ahead[0], rows[ahead[0]]
+        left = f", about {_duration((time.perf_counter() - begin) / done * len(ahead))} left" if done else ""
+        print(f"spillway: {done + 1} of {done + len(ahead)}{left}: {row['policy']} under {row['device_bytes'] / 2**20:.1f} MiB",
+              file=sys.stderr)
+        took = _measure(model, step, row, places)
+        seconds[number] += took
+        ahead, done = [each for each in ahead[1:] if took or each != number], done + 1  # what does not run is not tried again
     for row, each in zip(rows, seconds, strict=True):
         row["measured_step_ns"] = int(1e9 * statistics.median(each)) if len(each) == _TURNS else 0
 
 
+@_options.refusing_unknown
 def probe(
     model: torch.nn.Module | None = None,
     *,
@@ -251,6 +272,18 @@ def _files(model: torch.nn.Module, step: Step, machine: Mapping[str, Any] | str 
         yield trace, _options.utf8_path("machine", os.fspath(machine))
 
 
+def _foretell(function: Callable[..., list[str]], trace: str, machine: str, *asked: Any) -> list[str]:
+    """Table and JSON. A refusal begins with the option that it is of, after the file of the machine if that is wrong."""
+    try:
+        return _call(function, trace, machine, *asked)
+    except Error as refusal:
+        option, _, why = str(refusal).removeprefix(f"{machine}: ").partition(": ")
+        if option not in ("policy", "budgets", "machine"):
+            raise
+        raise OptionError(option, why) from None
+
+
+@_options.refusing_unknown
 def fit(
     model: torch.nn.Module,
     step: Step,
@@ -273,14 +306,14 @@ def fit(
         machine: What `probe` returns, or a file of it; without one it is measured, once in a process.
         host_budget, nvme, nvme_budget: As for `spillway.session`.
     """
-    if not isinstance(policy, str):
-        raise OptionError("policy", f"expected a name, got {policy!r}")
+    policy = _options.as_name("policy", policy)
     places = {"host_budget": host_budget, "nvme": nvme, "nvme_budget": nvme_budget}
     with _files(model, step, machine, places) as (trace, described):
-        table, text = _call(torch.ops.spillway.fit, trace, described, _options.utf8(policy))
+        table, text = _foretell(torch.ops.spillway.fit, trace, described, policy)
         return Comparison(table, text, _of_optimizer(model))
 
 
+@_options.refusing_unknown
 def compare(
     model: torch.nn.Module,
     step: Step,
@@ -309,13 +342,13 @@ def compare(
         raise OptionError("real", "what is measured is measured here; leave machine out")
     if isinstance(policies, str) or isinstance(budgets, (str, int)):
         raise OptionError("policies" if isinstance(policies, str) else "budgets", "expected a list")
-    budgets = list(budgets)
+    policies, budgets = [_options.as_name("policies", each) for each in policies], list(budgets)
     if any(each in (0, "0") for each in budgets):
         raise OptionError("budgets", "a device budget of 0 holds nothing")
     places = {"host_budget": host_budget, "nvme": nvme, "nvme_budget": nvme_budget}
     with _files(model, step, machine, places) as (trace, described):
-        table = Comparison(*_call(torch.ops.spillway.compare, trace, described, [_options.utf8(each) for each in policies],
-                                  [_options.utf8(str(each)) for each in budgets]))
+        table = Comparison(*_foretell(torch.ops.spillway.compare, trace, described, policies,
+                                      [_options.utf8(str(each)) for each in budgets]))
     if real:
         _measure_in_turn(model, step, [row for row in table.rows if not row["refusal"]], places)
     return table

@@ -199,8 +199,9 @@ class Session:
             raise
         _update.watch(self)
 
-    def __new__(cls, *_: Any, **options: Any) -> "Session":
+    def __new__(cls, *unnamed: Any, **options: Any) -> "Session":
         if cls.__init__ is Session.__init__:  # else a subclass may have options of its own
+            _options.refuse_unnamed("session()", unnamed)
             _options.refuse_unknown("session()", options, cls.__signature__.parameters)
         return super().__new__(cls)
 

@@ -112,8 +112,8 @@ bool Recompute::is_in_a_circle(ValueId id) const {
     return false;
 }
 
-/// What a need of `wanted` may have to bring back, once `going` has gone, is at most so much.
-bool Recompute::is_small(ValueId wanted, ValueId going, std::int64_t most_bytes) const {
+/// What a need of `wanted` may have to bring back, once these have gone, is at most so much.
+bool Recompute::is_small(ValueId wanted, Going const& going, std::int64_t most_bytes) const {
     std::vector<ValueId> group{wanted};
     std::int64_t const walk = ++walks_;
     std::int64_t bytes = 0;
@@ -124,7 +124,7 @@ bool Recompute::is_small(ValueId wanted, ValueId going, std::int64_t most_bytes)
             continue;
         }
         bytes += value->size_bytes;
-        if (value->by_recipe || group[i] == going) {
+        if (value->by_recipe || std::count(going.begin(), going.end(), group[i]) > 0) {
             transient_bytes = std::max(transient_bytes, value->recipe->transient_bytes);
             for (ValueId const each : value->recipe->sources) {
                 Value const* const source = values_.find(each);
@@ -150,7 +150,7 @@ bool Recompute::all_above_are_small(ValueId going, std::int64_t most_bytes) cons
         if (value == nullptr) {
             continue;
         }
-        if (!is_small(above[i], going, most_bytes)) {
+        if (!is_small(above[i], {going}, most_bytes)) {
             return false;
         }
         for (ValueId const each : value->dependents) {
@@ -172,18 +172,40 @@ bool Recompute::calls_fit(ValueId id, Value const& value) const {
     return calls_below(id, id, below) + calls_above(id, above) <= kMostCallsInARow;
 }
 
+/// A need of it, and of what is made of it, brings back no more than that share of the limit.
+bool Recompute::is_small_once_gone(ValueId id, std::int64_t share) const {
+    std::int64_t const most_bytes = device_bytes_ / share;
+    return device_bytes_ == 0 ||
+           (is_small(id, {id}, most_bytes) && all_above_are_small(id, most_bytes));
+}
+
+std::int64_t Recompute::share_of(Value const& value) const {
+    return value.choice.recompute ? kGroupShareOfAPlan : moves_ ? kGroupShare : kGroupShareAlone;
+}
+
 /// A plan has weighed how much is made again at once; here it may be half of the limit.
 bool Recompute::may_drop(ValueId id) const {
     Value const& value = *values_.find(id);
-    if (!is_sound(*value.recipe) || !calls_fit(id, value)) {
+    return is_sound(*value.recipe) && calls_fit(id, value) &&
+           is_small_once_gone(id, share_of(value));
+}
+
+bool Recompute::may_drop_before_refusal(ValueId id) const {
+    return is_sound(*values_.find(id)->recipe) && !is_in_a_circle(id) &&
+           is_small_once_gone(id, kGroupShareOfAPlan);
+}
+
+bool Recompute::frees_more_by_staying(ValueId id) const {
+    Value const& value = *values_.find(id);
+    if (moves_ || device_bytes_ == 0 || value.choice.recompute) {
         return false;
     }
-    std::int64_t const share = value.choice.recompute ? kGroupShareOfAPlan
-                               : moves_               ? kGroupShare
-                                                      : kGroupShareAlone;
-    std::int64_t const most_bytes = device_bytes_ / share;
-    return device_bytes_ == 0 ||
-           (is_small(id, id, most_bytes) && all_above_are_small(id, most_bytes));
+    std::int64_t const most_bytes = device_bytes_ / share_of(value);
+    return std::any_of(value.users.begin(), value.users.end(), [&](ValueId each) {
+        Value const* const user = values_.find(each);
+        return user != nullptr && user->could_go_by_recipe() && user->may_go &&
+               user->size_bytes >= value.size_bytes && !is_small(each, {each, id}, most_bytes);
+    });
 }
 
 void Recompute::look_again(bool at_last) {

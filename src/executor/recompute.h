@@ -46,6 +46,11 @@ class Recompute {
     /// Whether the value may go by its recipe now: only the saved graph holds its sources, none of
     /// them loses anything on its way, and no chain of recipes gets long or large.
     [[nodiscard]] bool may_drop(ValueId id) const;
+    /// As may_drop, where the alternative is that an allocation fails: the chain may be long, and
+    /// half of the limit may come back at once.
+    [[nodiscard]] bool may_drop_before_refusal(ValueId id) const;
+    /// Where nothing moves: a value made of it that is no smaller can go only while this one stays.
+    [[nodiscard]] bool frees_more_by_staying(ValueId id) const;
     /// Brings up to date which values are ready (ValueTable::ready): those of which that may have
     /// changed are looked at, and no others. `at_last`: which are ready at last.
     void look_again(bool at_last = false);
@@ -93,8 +98,11 @@ class Recompute {
     using Chains = std::unordered_map<ValueId, std::int64_t>;
     [[nodiscard]] std::int64_t calls_below(ValueId id, ValueId top, Chains& known) const;
     [[nodiscard]] std::int64_t calls_above(ValueId id, Chains& known) const;
-    [[nodiscard]] bool is_small(ValueId wanted, ValueId going, std::int64_t most_bytes) const;
+    using Going = std::vector<ValueId>;
+    [[nodiscard]] bool is_small(ValueId wanted, Going const& going, std::int64_t most_bytes) const;
     [[nodiscard]] bool all_above_are_small(ValueId going, std::int64_t most_bytes) const;
+    [[nodiscard]] bool is_small_once_gone(ValueId id, std::int64_t share) const;
+    [[nodiscard]] std::int64_t share_of(Value const& value) const;
     void run(ValueId id);
 
     ValueTable& values_;

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -178,8 +179,49 @@ TEST(RecomputeAtLast, what_is_kept_and_needs_what_has_gone_is_looked_at_again) {
     }
     EXPECT_EQ(
         text_of_commands(planned.on(Short{kLimit, {used, used}})),
-        "drop 1 recompute, drop 2 recompute, raise"
-    ) << "three in a row are too many operators";
+        "drop 1 recompute, drop 2 recompute, drop 3 recompute, raise"
+    );
+}
+
+/// Values in a row, each made of the one before, without anywhere to move them; the first has no
+/// recipe. Answers an allocation for which `missing_bytes` have to leave.
+std::string goes_of_a_chain(
+    std::vector<std::int64_t> const& sizes, std::int64_t calls, std::int64_t missing_bytes
+) {
+    Executor executor{{.device_bytes = kLimit}};
+    for (std::int64_t i = 0; i < std::ssize(sizes); ++i) {
+        std::int64_t const size_bytes = sizes[static_cast<std::size_t>(i)];
+        Slot const slot{"op", 0, static_cast<int>(i)};
+        (void)executor.on(Saved{{i}, size_bytes, slot, {kLimit, kLimit}});
+        if (i > 0) {
+            (void)executor.on(Made{{i}, {{{i - 1}}, calls, 10, 0}});
+        }
+        (void)executor.on(Point{{{i}}, {kLimit, kLimit}});
+    }
+    return text_of_commands(executor.on(Short{missing_bytes, {kLimit, kLimit}}));
+}
+
+TEST(RecomputeAlone, a_small_source_stays_so_that_what_is_made_of_it_can_go) {
+    EXPECT_EQ(goes_of_a_chain({100, 100, 801}, 1, 1), "drop 2 recompute")
+        << "a third of the limit: 100 + 801 fits, 100 + 100 + 801 does not";
+    EXPECT_EQ(goes_of_a_chain({100, 100, 801}, 1, 802), "drop 2 recompute, drop 1 recompute")
+        << "before the allocation fails, half of the limit may come back";
+}
+
+TEST(RecomputeAlone, a_source_that_is_larger_goes_first) {
+    EXPECT_EQ(goes_of_a_chain({100, 600, 400}, 1, 1), "drop 1 recompute");
+}
+
+TEST(RecomputeAlone, a_chain_gets_long_before_an_allocation_fails) {
+    EXPECT_EQ(goes_of_a_chain({100, 100, 100, 100}, 4, 200), "drop 1 recompute, drop 2 recompute");
+    EXPECT_EQ(
+        goes_of_a_chain({100, 100, 100, 100}, 4, 201),
+        "drop 1 recompute, drop 2 recompute, drop 3 recompute"
+    );
+}
+
+TEST(RecomputeAlone, what_half_of_the_limit_cannot_bring_back_stays) {
+    EXPECT_EQ(goes_of_a_chain({800, 801}, 1, 1), "raise");
 }
 
 TEST_F(RecomputeTest, what_can_go_by_its_recipe_is_not_stored_ahead) {

@@ -221,6 +221,7 @@ std::int64_t Room::make_room(std::int64_t missing_bytes) {
         freed += evict_by_delta(missing_bytes - freed);
         freed += store_and_drop(missing_bytes - freed, true);
         freed += drop_by_recipes_at_last(missing_bytes - freed);
+        freed += drop_before_refusal(missing_bytes - freed);
         return freed;
     }
     std::int64_t freed = drop_by_recipes(missing_bytes, true);
@@ -230,6 +231,7 @@ std::int64_t Room::make_room(std::int64_t missing_bytes) {
     freed += drop_by_recipes(missing_bytes - freed, false);
     freed += store_and_drop(missing_bytes - freed, true);
     freed += drop_by_recipes_at_last(missing_bytes - freed);
+    freed += drop_before_refusal(missing_bytes - freed);
     return freed;
 }
 
@@ -253,10 +255,34 @@ std::int64_t Room::drop_by_recipes(std::int64_t missing_bytes, bool before_moves
         if (!id.valid()) {
             break;
         }
-        if (goes_by_recipe(id, before_moves)) {
+        if (goes_by_recipe(id, before_moves) && !recompute_.frees_more_by_staying(id)) {
             freed += values_.find(id)->size_bytes;
             drop_by_recipe(id);
             recompute_.look_again();
+        }
+    }
+    return freed;
+}
+
+/// What would stay for the time that its recipe takes, or since others' recipes need it. Those
+/// needed last first.
+std::int64_t Room::drop_before_refusal(std::int64_t missing_bytes) {
+    if (missing_bytes <= 0 || options_.chooser == ChooserKind::keep_all) {
+        return 0;
+    }
+    Candidates candidates(
+        values_, {&values_.storable(), &values_.waiting(), &values_.last_resort()}, false
+    );
+    std::int64_t freed = 0;
+    while (freed < missing_bytes) {
+        ValueId const id = candidates.next();
+        if (!id.valid()) {
+            break;
+        }
+        Value const& value = *values_.find(id);
+        if (value.could_go_by_recipe() && recompute_.may_drop_before_refusal(id)) {
+            freed += value.size_bytes;
+            drop_by_recipe(id);
         }
     }
     return freed;
@@ -287,7 +313,7 @@ std::int64_t Room::drop_by_recipes_at_last(std::int64_t missing_bytes) {
 
 void Room::drop_by_recipe(ValueId id) {
     Value const& value = *values_.find(id);
-    SPILLWAY_ASSERT(recompute_.may_drop(id), "what is ready may go");
+    SPILLWAY_ASSERT(recompute_.may_drop_before_refusal(id), "what is ready may go");
     left_.add(value.size_bytes);
     floor_.will_rise(value.recipe->transient_bytes);
     settle_by_plan(id);

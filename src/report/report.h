@@ -73,8 +73,9 @@ struct Report {
     std::int64_t device_peak_bytes = 0;
     std::array<std::int64_t, kPhases> device_peak_by_phase{};
     PeakSplit device_peak_split = {};  ///< within 1% of the moment; sums to `device_peak_bytes`
-    /// The smallest limit under which all this would have gone the same way: the most that was
-    /// allocated at once without what could have left. On devices with streams as seen by the host.
+    /// The smallest limit under which all this would have gone the same way, if what can leave had
+    /// somewhere to go: the most that was allocated at once without it. Without a host or an NVMe
+    /// budget more is needed. On devices with streams as seen by the host.
     std::int64_t device_needed_bytes = 0;
     std::int64_t device_resident_bytes =
         0;  ///< reserved now: allocated, and cached by the allocator

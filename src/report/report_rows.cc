@@ -15,6 +15,9 @@ namespace spillway {
 
 namespace {
 
+/// Steps that differ by less than this share are as fast as each other.
+constexpr std::int64_t kNoiseShare = 50;
+
 /// Gathers rows under the name of their group.
 class Rows {
   public:
@@ -69,7 +72,9 @@ void add_device(Rows& rows, Report const& report) {
         rows.size_if_any(label, report.device_peak_by_phase[i], "", 1);
     }
     rows.size_if_any(
-        "needed at least", report.device_needed_bytes, "smallest budget for these steps"
+        "needed at least",
+        report.device_needed_bytes,
+        "smallest budget for these steps where saved tensors can move"
     );
     rows.size_if_any(
         "reserved at most",
@@ -251,7 +256,8 @@ void add_plan(Rows& rows, PlanReport const& plan) {
     }
     rows.size_if_any("peak foretold", plan.foretold_peak_bytes);
     if (plan.steps > 0) {
-        bool const is_slower = plan.recorded_step_ns > 0 && plan.step_ns > plan.recorded_step_ns;
+        bool const is_slower = plan.recorded_step_ns > 0 && plan.step_ns - plan.recorded_step_ns >
+                                                                plan.recorded_step_ns / kNoiseShare;
         rows.seconds(
             "step", plan.step_ns, is_slower ? "slower than the recorded step under online" : ""
         );

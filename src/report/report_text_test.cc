@@ -53,6 +53,20 @@ TEST(ReportText, a_table_has_the_rows_that_apply) {
     );
 }
 
+TEST(ReportText, a_plan_is_slower_than_the_recorded_step_by_more_than_noise) {
+    Report report;
+    report.plan.policy = "te";
+    report.plan.steps = 2;
+    report.plan.recorded_step_ns = 1'000'000'000;
+    report.plan.step_ns = 1'020'000'000;
+    EXPECT_EQ(to_table(report).find("slower"), std::string::npos);
+    report.plan.step_ns = 1'021'000'000;
+    EXPECT_NE(
+        to_table(report).find("1.021 s  slower than the recorded step under online\n"),
+        std::string::npos
+    ) << to_table(report);
+}
+
 TEST(ReportText, a_device_with_streams_has_copies_locked_memory_and_a_context) {
     Report report;
     report.copy_out_bytes = report.stored_bytes = 4'000'000;

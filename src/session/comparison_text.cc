@@ -126,16 +126,18 @@ std::string refusals_of(std::vector<Foretold> const& rows, std::size_t budgets) 
 }  // namespace
 
 std::string Comparison::to_table() const {
+    bool const is_of_one_policy = rows.size() == budgets.size() && !rows.empty();
     std::string table = fmt::format(
-        "{} on {}\nnothing moved: step {:.3f} s, peak {}; the smallest budget is {}\n",
+        "{} on {}\nnothing moved: step {:.3f} s, peak {}; the smallest budget{} is {}\n",
         trace.empty() ? "trace" : trace,
         machine.empty() ? "machine" : machine,
         static_cast<double>(compute_ns) / 1e9,
         format_size(peak_bytes),
+        is_of_one_policy ? "" : " of online",
         format_size(floor_bytes)
     );
     table += tightest.empty() ? "" : tightest + "\n";
-    table += rows.size() == budgets.size() && !rows.empty() ? by_budget(*this) : by_policy(*this);
+    table += is_of_one_policy ? by_budget(*this) : by_policy(*this);
     return table + refusals_of(rows, budgets.size()) + (note.empty() ? "" : "note: " + note + "\n");
 }
 

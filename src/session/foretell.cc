@@ -249,10 +249,12 @@ std::int64_t smallest_budget(
     Budgets const& others,
     std::int64_t most_bytes
 ) {
+    bool const records_first = find_policy(policy)->plans_in_session();
     auto const runs = [&](std::int64_t pages) {
         Budgets budgets = others;
         budgets.device_bytes = pages * kPageBytes;
-        return foretell(policy, trace, machine, budgets).refusal.empty();
+        return foretell(policy, trace, machine, budgets).refusal.empty() &&
+               (!records_first || foretell("online", trace, machine, budgets).refusal.empty());
     };
     std::int64_t too_few = 0;
     std::int64_t enough = round_up(most_bytes, kPageBytes) / kPageBytes;

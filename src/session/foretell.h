@@ -35,8 +35,9 @@ namespace spillway {
     std::string const& policy, Trace const& trace, Machine const& machine, Budgets const& budgets
 );
 
-/// The smallest device budget under which the policy runs, to a page; found by bisection, as more
-/// room never hurts `online`. 0: it does not run under `most_bytes` either.
+/// The smallest device budget under which the policy runs, and `online`, under which a session
+/// records the step that the policy plans; to a thousandth, by bisection. 0: not under `most_bytes`
+/// either.
 [[nodiscard]] std::int64_t smallest_budget(
     std::string const& policy,
     Trace const& trace,

@@ -44,7 +44,7 @@ class Validator {
         for (std::size_t i = 0; i < trace_.values.size(); ++i) {
             TraceValue const& value = trace_.values[i];
             std::string const who = "value " + std::to_string(i);
-            if (value.size_bytes < 0 || value.size_bytes > kMostBytes) {
+            if (value.size_bytes <= 0 || value.size_bytes > kMostBytes) {
                 fail(who + " has an impossible size");
             }
             if (value.slot.output < 0 || value.slot.occurrence < 0) {

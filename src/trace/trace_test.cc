@@ -85,6 +85,10 @@ TEST(Trace, refuses_impossible_numbers) {
         "trace: value 1 has an impossible size"
     );
     EXPECT_EQ(
+        refusal([](Trace& t) { t.values[0].size_bytes = 0; }),
+        "trace: value 0 has an impossible size"
+    );
+    EXPECT_EQ(
         refusal([](Trace& t) { t.points[2].floor_bytes = INT64_MAX; }),
         "trace: point 2: an impossible floor"
     );

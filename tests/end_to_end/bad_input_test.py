@@ -190,7 +190,7 @@ class Budgets(InFolder):
                                    ["the host budget is full", "a larger --host-budget, --nvme FOLDER"])
         self.assertNotIn("NVMe budget", said)
         self.assertNotIn("report()", said, "which the program has not")
-        self.assertIn("a larger --device-budget prints the smallest that works", said)
+        self.assertIn("prints \"needed at least\", the smallest that works where all saved tensors can move", said)
         self.assertEqual(said.count("step 1, "), 1)
 
     def test_one_that_no_plan_can_meet_names_flag_step_and_bytes(self):

@@ -2,14 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.utils.checkpoint with a session around it, in it, and across forward and recompute."""
 
-import contextlib
 import functools
-import os
-import tempfile
 import unittest
 
 import torch
-from same_bits import Case, bits, gradients, noise, seeded
+from same_bits import Case, bits, gradients, noise, seeded, standard_error
 from torch.utils.checkpoint import (CheckpointPolicy, checkpoint, checkpoint_sequential,
                                     create_selective_checkpoint_contexts)
 
@@ -33,22 +30,6 @@ def first(step):
 def matmuls_are_saved(context, operator, *arguments, **options):
     saved = operator in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
     return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE
-
-
-@contextlib.contextmanager
-def standard_error():
-    """The lines that this process, torch's C++ included, writes there."""
-    said = []
-    before = os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 2)
-        try:
-            yield said
-        finally:
-            os.dup2(before, 2)
-            os.close(before)
-            file.seek(0)
-            said += file.read().decode().splitlines()
 
 
 class Around(Case):

@@ -51,6 +51,19 @@ class Import(unittest.TestCase):
             program = subprocess.run([str(BUILD / "bin" / "spillway"), *words], capture_output=True, text=True, check=False)
             self.assertEqual((mine.returncode, mine.stdout, mine.stderr), (code, program.stdout, program.stderr))
 
+    @unittest.skipUnless((BUILD / "bin" / "spillway").exists(), "the program is not built here, the library alone is")
+    def test_the_program_starts_without_an_import_of_torch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            fake = pathlib.Path(folder) / "torch"
+            fake.mkdir()
+            (fake / "__init__.py").write_text("raise SystemExit('torch was imported')\n")
+            sources = pathlib.Path(spillway.__file__).resolve().parent.parent
+            done = subprocess.run([sys.executable, "-c", "import spillway_program; spillway_program.main()", "--help"], capture_output=True,
+                                  text=True, check=False,
+                                  env=os.environ | {"PYTHONPATH": os.pathsep.join([folder, str(BUILD / "python"), str(sources)])})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("Usage: spillway", done.stdout)
+
 
 if __name__ == "__main__":
     unittest.main()

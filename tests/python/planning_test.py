@@ -2,16 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which budget, and which policy: foretold from one recorded step of a user's own model."""
 
+import contextlib
+import importlib.util
+import io
 import json
 import pathlib
 import tempfile
 import unittest
 import unittest.mock
+import warnings
 from typing import Any
 
 import spillway
 import torch
-from same_bits import Case, bits, gradients, noise, seeded
+from same_bits import Case, bits, gradients, noise, seeded, standard_error
 from spillway import planning
 
 LAYERS, WIDTH, ROWS = 6, 64, 256
@@ -100,6 +104,19 @@ class Planning(Case):
         rows = [call.args[2]["policy"] for call in measure.call_args_list]
         self.assertEqual(rows, ["te", "rotor"] * planning._TURNS)
 
+    def test_for_real_it_says_how_many_are_left_and_about_how_long(self) -> None:
+        took = {"online": [1.0], "te": [], "rotor": [1.0]}  # te does not run
+        said = io.StringIO()
+        with unittest.mock.patch.object(planning, "_measure", lambda _model, _step, row, _places: took[row["policy"]]), \
+                unittest.mock.patch.object(planning.time, "perf_counter", iter(range(0, 1000, 60)).__next__), \
+                contextlib.redirect_stderr(said):
+            planning._measure_in_turn(self.net, self.step, [{"policy": name, "device_bytes": 64 << 20} for name in took], {})
+        lines = [line.removeprefix("spillway: ").removesuffix(" under 64.0 MiB") for line in said.getvalue().splitlines()]
+        self.assertEqual(lines, ["1 of 9: online", "2 of 9, about 8 min left: te", "3 of 7, about 5 min left: rotor",
+                                 "4 of 7, about 4 min left: online", "5 of 7, about 3 min left: rotor",
+                                 "6 of 7, about 2 min left: online", "7 of 7, about 60 s left: rotor"])
+        self.assertEqual(planning._duration(5400), "1.5 h")
+
     def test_a_machine_is_measured_once_in_a_process(self) -> None:
         with unittest.mock.patch.object(planning, "probe", wraps=planning.probe) as probe:
             spillway.fit(self.net, self.step, nvme=self.folder, nvme_budget="64MiB")
@@ -138,6 +155,16 @@ class Planning(Case):
         itself = spillway.fit(self.net, step, machine=self.machine())
         self.assertEqual(itself.peak_bytes, spillway.fit(self.net, self.step, machine=self.machine()).peak_bytes)
 
+    def test_a_step_may_run_its_optimizer_and_another_forward(self) -> None:
+        optimizer = torch.optim.SGD(self.net.parameters(), lr=0.0)
+
+        def step() -> None:
+            for _ in range(2):
+                self.step().backward()
+                optimizer.step()
+
+        self.assertGreater(spillway.fit(self.net, step, machine="h100").floor_bytes, 0)
+
     def test_it_is_saved_as_numbers_and_as_a_picture(self) -> None:
         curve = spillway.fit(self.net, self.step, machine=self.machine())
         numbers = pathlib.Path(self.folder, "fit.json")
@@ -154,6 +181,54 @@ class Planning(Case):
         else:
             curve.save(picture)
             self.assertIn("<svg", picture.read_text())
+
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "there is no matplotlib to draw with")
+    def test_no_two_policies_look_alike_in_a_picture(self) -> None:
+        from matplotlib.axes import Axes
+        rows = [{"policy": policy.name, "device_bytes": 1 << 30, "step_ns": 1, "refusal": ""} for policy in spillway.policies()]
+        table = spillway.Comparison("", json.dumps({"rows": rows, "compute_ns": 1, "peak_bytes": 1, "floor_bytes": 1}))
+        with unittest.mock.patch.object(Axes, "plot", autospec=True, side_effect=Axes.plot) as plot:
+            table.save(pathlib.Path(self.folder, "all.svg"))
+        looks = {tuple(call.kwargs.get(name) for name in ("color", "marker", "linestyle")) for call in plot.call_args_list}
+        self.assertEqual(len(looks), len(rows))
+
+    def test_a_step_without_a_loss_is_refused_and_nothing_else_is_said(self) -> None:
+        once = iter([self.step])
+        steps: list[Any] = [lambda: None, lambda: self.step() and None, lambda: self.step().detach(), lambda: next(once, lambda: None)()]
+        for step in steps:
+            with self.subTest(), warnings.catch_warnings(), standard_error() as said:
+                warnings.simplefilter("always")
+                with self.assertRaisesRegex(spillway.OptionError, "^step: expected it to return the loss"):
+                    spillway.fit(self.net, step, machine="h100")
+            self.assertEqual(said, [])
+
+    def test_a_value_that_cannot_be_is_an_OptionError(self) -> None:
+        cases: list[tuple[str, str, Any]] = [
+            ("policy", "no policy 'best'; there are", lambda: spillway.fit(self.net, self.step, policy="best", machine="h100")),
+            ("policy", "no policy 'best'; there are", lambda: spillway.compare(self.net, self.step, policies=["best"], machine="h100")),
+            ("policy", "'te': no parameter 'x'", lambda: spillway.compare(self.net, self.step, policies=["te:x=1"], machine="h100")),
+            ("policies", "expected a name, got 3", lambda: spillway.compare(self.net, self.step, policies=[3], machine="h100")),  # type: ignore[list-item]
+            ("budgets", "'much' is not a size", lambda: spillway.compare(self.net, self.step, budgets=["much"], machine="h100")),
+            ("machine", "no such file, and no data sheet 'h1000'", lambda: spillway.compare(self.net, self.step, machine="h1000")),
+            ("machine", "spillway_machine is missing", lambda: spillway.fit(self.net, self.step, machine={})),
+        ]
+        for option, says, call in cases:
+            with self.subTest(says), self.assertRaises(spillway.OptionError) as caught:
+                call()
+            self.assertTrue(str(caught.exception).startswith(f"{option}: {says}"), str(caught.exception))
+            self.assertEqual(caught.exception.option, option)
+
+    def test_words_that_are_no_options(self) -> None:
+        cases: list[tuple[str, Any]] = [
+            (r"fit\(\) has no option 'polcy'; it has policy$", lambda: spillway.fit(self.net, self.step, polcy="te")),  # type: ignore[call-arg]
+            (r"fit\(\) has no option 'x'; it has policy, machine,", lambda: spillway.fit(self.net, self.step, x=1)),  # type: ignore[call-arg]
+            (r"compare\(\) has no option 'budget'; it has budgets, host_budget", lambda: spillway.compare(self.net, self.step, budget=1)),  # type: ignore[call-arg]
+            (r"probe\(\) has no option 'nmve'; it has nvme", lambda: spillway.probe(nmve=self.folder)),  # type: ignore[call-arg]
+        ]
+        for says, call in cases:
+            with self.subTest(says), self.assertRaisesRegex(TypeError, says):
+                call()
+        spillway.fit(model=self.net, step=self.step, machine="h100")
 
     def test_what_is_wrong_is_said_in_one_line(self) -> None:
         machine = self.machine()

@@ -145,8 +145,9 @@ class Refusals(Train):
             for wrong, nearest in (("budget", "device_budget, host_budget"), ("nvm", "nvme,"), ("polcy", "policy$")):
                 with self.assertRaisesRegex(TypeError, f"no option '{wrong}'; it has {nearest}"):
                     spillway.session(torch.nn.Linear(2, 2), **{wrong: "8MiB"})
-            with self.assertRaises(TypeError):
-                spillway.session(torch.nn.Linear(2, 2), "8MiB")
+            for unnamed, named in (("8MiB", "'8MiB'"), (8 << 20, "8388608"), (torch.optim.SGD(model().parameters()), "'16GiB'")):
+                with self.assertRaisesRegex(TypeError, f"takes all but the model by name, such as device_budget={named}$"):
+                    spillway.session(torch.nn.Linear(2, 2), unnamed)
             with self.assertRaisesRegex(TypeError, "Training has no option 'budget'; it has device_budget, host_budget"):
                 Training(budget="8MiB")
             with self.assertRaises(TypeError) as raised:

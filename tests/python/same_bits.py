@@ -9,7 +9,7 @@ import pathlib
 import shutil
 import tempfile
 import unittest
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import spillway
@@ -46,6 +46,22 @@ def gradients(model: torch.nn.Module) -> list[str]:
     """Of each parameter, by name; that there is none counts, too."""
     return [f"{name} {'none' if parameter.grad is None else bits([parameter.grad])[0]}"
             for name, parameter in sorted(model.named_parameters())]
+
+
+@contextlib.contextmanager
+def standard_error() -> Iterator[list[str]]:
+    """The lines that this process, torch's C++ included, writes there."""
+    said: list[str] = []
+    before = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield said
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+            file.seek(0)
+            said += file.read().decode().splitlines()
 
 
 class Case(unittest.TestCase):

@@ -36,13 +36,17 @@ std::string words_of_budget(RefusedAllocation const& refused) {
 
 /// How to learn the rest.
 std::string words_to_go_on(RefusedAllocation const& refused, Device const& device) {
+    NoRoom const why = refused.refusal.why;
+    std::string const works =
+        why == NoRoom::no_pool || why == NoRoom::pools_full
+            ? "the smallest that works where all saved tensors can move; else more is needed"
+            : "the smallest that works";
     if (refused.face == Face::program) {
-        return "A run of two steps with a larger --device-budget prints the smallest that works: "
-               "\"needed at least\"";
+        return "A run of two steps with a larger --device-budget prints \"needed at least\", " +
+               works;
     }
-    return "Run two steps with a larger budget: device_needed_bytes in its report is the smallest "
-           "that works (this is " +
-           words_of_budget(refused) +
+    return "Run two steps with a larger budget: device_needed_bytes in its report is " + works +
+           " (this is " + words_of_budget(refused) +
            ", not the machine's memory; batch-size finders search for this text: " +
            words_of_finders(device) + ")";
 }
