@@ -195,16 +195,18 @@ bool Recompute::may_drop_before_refusal(ValueId id) const {
            is_small_once_gone(id, kGroupShareOfAPlan);
 }
 
-bool Recompute::frees_more_by_staying(ValueId id) const {
+bool Recompute::frees_more_by_staying(ValueId id, bool before_refusal) const {
     Value const& value = *values_.find(id);
-    if (moves_ || device_bytes_ == 0 || value.choice.recompute) {
+    if (moves_ || device_bytes_ == 0 || (value.choice.recompute && !before_refusal)) {
         return false;
     }
-    std::int64_t const most_bytes = device_bytes_ / share_of(value);
+    std::int64_t const share = before_refusal ? kGroupShareOfAPlan : share_of(value);
     return std::any_of(value.users.begin(), value.users.end(), [&](ValueId each) {
         Value const* const user = values_.find(each);
-        return user != nullptr && user->could_go_by_recipe() && user->may_go &&
-               user->size_bytes >= value.size_bytes && !is_small(each, {each, id}, most_bytes);
+        return user != nullptr && user->size_bytes >= value.size_bytes &&
+               user->could_go_by_recipe() &&
+               (before_refusal ? may_drop_before_refusal(each) : user->may_go) &&
+               !is_small(each, {each, id}, device_bytes_ / share);
     });
 }
 

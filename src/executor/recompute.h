@@ -50,7 +50,7 @@ class Recompute {
     /// half of the limit may come back at once.
     [[nodiscard]] bool may_drop_before_refusal(ValueId id) const;
     /// Where nothing moves: a value made of it that is no smaller can go only while this one stays.
-    [[nodiscard]] bool frees_more_by_staying(ValueId id) const;
+    [[nodiscard]] bool frees_more_by_staying(ValueId id, bool before_refusal) const;
     /// Brings up to date which values are ready (ValueTable::ready): those of which that may have
     /// changed are looked at, and no others. `at_last`: which are ready at last.
     void look_again(bool at_last = false);

@@ -255,7 +255,7 @@ std::int64_t Room::drop_by_recipes(std::int64_t missing_bytes, bool before_moves
         if (!id.valid()) {
             break;
         }
-        if (goes_by_recipe(id, before_moves) && !recompute_.frees_more_by_staying(id)) {
+        if (goes_by_recipe(id, before_moves) && !recompute_.frees_more_by_staying(id, false)) {
             freed += values_.find(id)->size_bytes;
             drop_by_recipe(id);
             recompute_.look_again();
@@ -265,24 +265,27 @@ std::int64_t Room::drop_by_recipes(std::int64_t missing_bytes, bool before_moves
 }
 
 /// What would stay for the time that its recipe takes, or since others' recipes need it. Those
-/// needed last first.
+/// needed last first; what frees more by staying at last.
 std::int64_t Room::drop_before_refusal(std::int64_t missing_bytes) {
     if (missing_bytes <= 0 || options_.chooser == ChooserKind::keep_all) {
         return 0;
     }
-    Candidates candidates(
-        values_, {&values_.storable(), &values_.waiting(), &values_.last_resort()}, false
-    );
     std::int64_t freed = 0;
-    while (freed < missing_bytes) {
-        ValueId const id = candidates.next();
-        if (!id.valid()) {
-            break;
-        }
-        Value const& value = *values_.find(id);
-        if (value.could_go_by_recipe() && recompute_.may_drop_before_refusal(id)) {
-            freed += value.size_bytes;
-            drop_by_recipe(id);
+    for (bool const spares_sources : {true, false}) {
+        Candidates candidates(
+            values_, {&values_.storable(), &values_.waiting(), &values_.last_resort()}, false
+        );
+        while (freed < missing_bytes) {
+            ValueId const id = candidates.next();
+            if (!id.valid()) {
+                break;
+            }
+            Value const& value = *values_.find(id);
+            if (value.could_go_by_recipe() && recompute_.may_drop_before_refusal(id) &&
+                !(spares_sources && recompute_.frees_more_by_staying(id, true))) {
+                freed += value.size_bytes;
+                drop_by_recipe(id);
+            }
         }
     }
     return freed;

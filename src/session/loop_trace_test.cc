@@ -11,7 +11,6 @@
 #include <fstream>
 #include <iterator>
 #include <numeric>
-#include <thread>
 
 namespace spillway {
 namespace {
@@ -142,7 +141,9 @@ TEST(LoopTrace, compute_is_what_is_no_wait_and_no_call_of_the_runtime) {
     rig.loop->begin_step(2);
     rig.loop->phase(Phase::forward);
     std::vector<ValueId> const values = rig.save_all(8, kTracedSize);
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    std::int64_t const computed_until_ns = steady_now_ns() + 30'000'000;
+    while (steady_now_ns() < computed_until_ns) {
+    }
     rig.loop->phase(Phase::backward);
     EXPECT_TRUE(rig.loop->need(values.front()).ok());
     std::int64_t const waited_ns = rig.loop->stalled_ns() - before_ns;

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,10 @@ constexpr std::int64_t kForetoldWidth = 64;
 constexpr int kForetoldSteps = 4;
 constexpr double kForetoldBar = 0.01;
 constexpr double kForetoldPeakBar = 1.03;
+
+/// A run makes one or two values of the last layers less again than the simulation: their recipes
+/// are known too late for that.
+constexpr double kForetoldRecipesBar = 0.03;
 
 /// Nanoseconds that a byte takes. What a layer saves takes longer to leave than its forward, so
 /// that plans differ, and some wait. A copy's bytes count twice: it reads and writes them.
@@ -155,13 +160,17 @@ TEST_F(ForetoldRecipes, take_what_the_device_took) {
         {"MmBackward0", product_ns},
         {"AddBackward0", product_ns + sum_ns}};
     std::map<std::string, int> recipes;
+    std::set<double> checking_ns;  // all values are as large
     for (auto const& each : trace["values"]) {
         if (each.contains("recipe")) {
             auto const maker = each["slot"]["producer"].get<std::string>();
             ++recipes[maker];
-            EXPECT_EQ(each["recipe"]["duration_ns"].get<double>(), took.at(maker)) << each.dump();
+            checking_ns.insert(each["recipe"]["duration_ns"].get<double>() - took.at(maker));
         }
     }
+    ASSERT_EQ(checking_ns.size(), 1U);
+    EXPECT_GE(*checking_ns.begin(), 2 * kElementwiseNs * value) << "a checksum reads the value";
+    EXPECT_LE(*checking_ns.begin(), 8 * kElementwiseNs * value);
     EXPECT_EQ(recipes["GeluBackward0"], kForetoldLayers);
     EXPECT_EQ(recipes["MmBackward0"], kForetoldLayers);
     EXPECT_GE(recipes["AddBackward0"], kForetoldLayers - 1);
@@ -170,7 +179,10 @@ TEST_F(ForetoldRecipes, take_what_the_device_took) {
 TEST_P(Foretold, step_and_peak_are_reached_as_foretold) {
     spillway::SessionOptions options;
     options.policy = "keep_all";
-    std::int64_t const plain_ns = train(options, trace_).step_ns;
+    std::int64_t const plain_ns = train(options).step_ns;
+    options.policy = "recompute_all";  // its steps are recorded with recipes, nothing having left
+    options.device_budget_bytes = 1 << 29;
+    (void)train(options, trace_);
     auto const all = spillway::compare_files({trace_, machine_}, {"online"}, {1 << 29}, {});
     ASSERT_TRUE(all.ok()) << all.error().message();
     EXPECT_NEAR(static_cast<double>(all->compute_ns) / static_cast<double>(plain_ns), 1, 0.01);
@@ -191,8 +203,13 @@ TEST_P(Foretold, step_and_peak_are_reached_as_foretold) {
     options.host_budget_bytes = 1 << 30;
     Ran const ran = train(options);
     auto const reached_ns = static_cast<double>(ran.step_ns);
-    EXPECT_LT(std::abs(foretold_ns / reached_ns - 1), kForetoldBar)
-        << plan->summary << "; reached " << reached_ns << ", with nothing moved " << plain_ns;
+    bool const makes_most_again =
+        GetParam() == "recompute_all" || GetParam() == "sqrt_checkpoint" || GetParam() == "rotor";
+    EXPECT_LT(
+        std::abs(foretold_ns / reached_ns - 1),
+        makes_most_again ? kForetoldRecipesBar : kForetoldBar
+    ) << plan->summary
+      << "; reached " << reached_ns << ", with nothing moved " << plain_ns;
     auto const foretold_peak = foretold["predicted_peak_bytes"].get<double>();
     // A program runs ahead of its device, so stores that have not ended still take room. Where no
     // value has a time by which it is gone, only the budget holds that back.
@@ -210,6 +227,10 @@ INSTANTIATE_TEST_SUITE_P(
         "te:layers=6",
         "vdnn_all",
         "vdnn_dyn",
+        "recompute_all",
+        "sqrt_checkpoint",
+        "rotor",
+        "pofo",
         "tba_recompute",
         "tba",
         "largest_first",

@@ -442,6 +442,7 @@ SavedTensors::Proof SavedTensors::prove(
             return Proof::again;  // a setting was changed meanwhile, which says nothing of its bits
         }
         is_same = made.ok() && !has_drawn && has_same_bytes(*made, value);
+        checksums_.measure(value);
     } catch (c10::OutOfMemoryError const&) {
         return Proof::again;  // another thread took the room meanwhile
     } catch (std::exception const& error) {
@@ -456,6 +457,26 @@ SavedTensors::Proof SavedTensors::prove(
     }
     proved_.add(signature, is_same);
     return is_same ? Proof::same : Proof::differs;
+}
+
+/// When a value goes and when it comes back.
+std::int64_t SavedTensors::checking_ns(std::int64_t size_bytes) const {
+    return 2 * checksums_.ns_of(size_bytes);
+}
+
+std::function<std::int64_t()> SavedTensors::exact_duration_of(
+    Sought const& sought, std::int64_t size_bytes
+) const {
+    if (sought.recipe == nullptr) {
+        return nullptr;
+    }
+    std::function<std::int64_t()> calls_ns = sought.recipe->recipe.exact_duration_ns();
+    if (!calls_ns) {
+        return nullptr;
+    }
+    return [calls_ns = std::move(calls_ns), checking = checking_ns(size_bytes)] {
+        return calls_ns() + checking;
+    };
 }
 
 void SavedTensors::make_recipes(std::int64_t room_bytes) {
@@ -475,8 +496,7 @@ void SavedTensors::make_recipes(std::int64_t room_bytes) {
                 saved->value,
                 {.is_there = sought.recipe != nullptr,
                  .words = std::move(sought.words),
-                 .exact_duration_ns =
-                     sought.recipe ? sought.recipe->recipe.exact_duration_ns() : nullptr}
+                 .exact_duration_ns = exact_duration_of(sought, saved->content->size_bytes)}
             );
         }
         MutexLock const lock(mutex_);
@@ -549,7 +569,7 @@ std::optional<ValueRecipe> SavedTensors::recipe_of(ValueId value) {
     return ValueRecipe{
         {.sources = entry->recipe->values(),
          .calls = static_cast<std::int64_t>(recipe.calls()),
-         .duration_ns = recipe.duration_ns(),
+         .duration_ns = recipe.duration_ns() + checking_ns(entry->size_bytes),
          .transient_bytes = recipe.transient_bytes()},
         entry->size_bytes};
 }

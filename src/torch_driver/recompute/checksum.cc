@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "torch_driver/autograd/geometry.h"
+#include "torch_driver/recorder/call_time.h"
 #include "torch_driver/recorder/own_work.h"
 
 #include <ATen/ops/empty.h>
@@ -115,6 +116,25 @@ std::uint64_t Checksums::of(c10::Storage const& storage) {
             return of_device(storage, table);
         }
     }
+}
+
+void Checksums::measure(c10::Storage const& storage) {
+    auto const bytes = static_cast<std::int64_t>(storage.nbytes());
+    if (bytes == 0 || bytes < 2 * measured_bytes_) {
+        return;
+    }
+    prepare(storage.device(), bytes);
+    CallTimer timer;
+    timer.begins(storage.device());
+    (void)of(storage);
+    CallTime const time = timer.ends();
+    time.wait();
+    ns_per_byte_ = static_cast<double>(time.ns()) / static_cast<double>(bytes);
+    measured_bytes_ = bytes;
+}
+
+std::int64_t Checksums::ns_of(std::int64_t size_bytes) const {
+    return static_cast<std::int64_t>(ns_per_byte_ * static_cast<double>(size_bytes));
 }
 
 std::uint64_t Checksums::of_device(c10::Storage const& storage, Table const& table) {

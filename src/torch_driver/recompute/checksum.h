@@ -10,6 +10,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/Storage.h>
 
+#include <atomic>
 #include <cstdint>
 
 namespace spillway {
@@ -32,6 +33,11 @@ class Checksums {
     /// columns of a table of its words, so that words that changed places are seen.
     [[nodiscard]] std::uint64_t of(c10::Storage const& storage);
 
+    /// Learns what `of` takes, where it was learned of less than half as many bytes.
+    void measure(c10::Storage const& storage);
+    /// What `of` takes for so many bytes; 0 before `measure`. Takes no lock.
+    [[nodiscard]] std::int64_t ns_of(std::int64_t size_bytes) const;
+
   private:
     /// How a storage's words are a table.
     struct Table {
@@ -47,6 +53,8 @@ class Checksums {
 
     Mutex mutex_;  ///< held until the device is done with `sums_`
     at::Tensor sums_ SPILLWAY_GUARDED_BY(mutex_);
+    std::atomic<std::int64_t> measured_bytes_ = 0;
+    std::atomic<double> ns_per_byte_ = 0;  ///< then
 };
 
 }  // namespace spillway

@@ -52,16 +52,20 @@ void CallTime::wait() const {
 }
 
 void CallTimer::begins(std::vector<c10::IValue> const& arguments) {
-    begin_.reset();
-    std::optional<c10::Device> device;
+    c10::Device device(c10::kCPU);
     each_tensor(arguments, [&](int, int, at::Tensor const& tensor) {
-        if (!device && !tensor.device().is_cpu() && !tensor.device().is_meta()) {
+        if (device.is_cpu() && !tensor.device().is_meta()) {
             device = tensor.device();
         }
     });
+    begins(device);
+}
+
+void CallTimer::begins(c10::Device device) {
+    begin_.reset();
     begin_ns_ = steady_now_ns();
-    if (device) {
-        begin_ = recorded_on(*device);
+    if (!device.is_cpu()) {
+        begin_ = recorded_on(device);
     }
 }
 

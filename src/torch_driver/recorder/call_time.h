@@ -5,6 +5,7 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
 #include <c10/core/Event.h>
 
 #include <cstdint>
@@ -34,11 +35,12 @@ class CallTime {
     std::shared_ptr<OnStream> on_stream_;  ///< null: on the host, or the device has no events left
 };
 
-/// Of an operator that runs on the calling thread.
+/// Of an operator, or several, that the calling thread runs.
 class CallTimer {
   public:
     /// `arguments` tell the device.
     void begins(std::vector<c10::IValue> const& arguments);
+    void begins(c10::Device device);
     [[nodiscard]] CallTime ends();
 
   private:
