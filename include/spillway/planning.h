@@ -84,11 +84,11 @@ struct Comparison {
     std::string machine{};
     std::int64_t compute_ns = 0;  ///< of the step with everything on the device
     std::int64_t peak_bytes = 0;  ///< of the device then
-    /// The smallest device budget under which `online` runs; of `fit`, under which that policy
-    /// does.
+    /// The smallest device budget under which `floor_policy` runs, and `online`, which records.
     std::int64_t floor_bytes = 0;
-    std::string tightest{};  ///< the point and the values that decide it, in a line
-    std::string note{};      ///< as PlanText::note, of all policies; not in the JSON
+    std::string floor_policy{};  ///< `fit`: the one that it was asked for; `compare`: `online`
+    std::string tightest{};      ///< the point and the values that decide it, in a line
+    std::string note{};          ///< as PlanText::note, of all policies; not in the JSON
     std::vector<std::int64_t> budgets{};
     std::vector<Foretold> rows{};  ///< by policy, then by budget, in the order of `budgets`
 

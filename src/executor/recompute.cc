@@ -15,11 +15,14 @@ namespace {
 /// more (2 % of the saved bytes of fourteen models beyond eight).
 constexpr std::int64_t kMostCallsInARow = 8;
 
+/// And before an allocation fails: long enough for any layer; each choice looks at the whole chain.
+constexpr std::int64_t kMostCallsBeforeRefusal = 256;
+
 /// What a need brings to the device at once takes no more than this share of the limit: a sixth, so
 /// that a budget that moving can meet is met; a third where nothing can be moved anyway.
 constexpr std::int64_t kGroupShare = 6;
 constexpr std::int64_t kGroupShareAlone = 3;
-constexpr std::int64_t kGroupShareOfAPlan = 2;
+constexpr std::int64_t kGroupShareOfAPlan = 2;  ///< and before an allocation fails
 
 /// Of calls: no chain is as long. A cycle is.
 constexpr std::int64_t kFarTooMany = 1'000'000'000;
@@ -163,13 +166,13 @@ bool Recompute::all_above_are_small(ValueId going, std::int64_t most_bytes) cons
 }
 
 /// A plan has weighed how many run in a row.
-bool Recompute::calls_fit(ValueId id, Value const& value) const {
-    if (value.choice.recompute) {
+bool Recompute::calls_fit(ValueId id, std::int64_t most_calls) const {
+    if (values_.find(id)->choice.recompute) {
         return !is_in_a_circle(id);
     }
     Chains below;
     Chains above;
-    return calls_below(id, id, below) + calls_above(id, above) <= kMostCallsInARow;
+    return calls_below(id, id, below) + calls_above(id, above) <= most_calls;
 }
 
 /// A need of it, and of what is made of it, brings back no more than that share of the limit.
@@ -179,19 +182,19 @@ bool Recompute::is_small_once_gone(ValueId id, std::int64_t share) const {
            (is_small(id, {id}, most_bytes) && all_above_are_small(id, most_bytes));
 }
 
+/// A plan has weighed how much is made again at once; here it may be half of the limit.
 std::int64_t Recompute::share_of(Value const& value) const {
     return value.choice.recompute ? kGroupShareOfAPlan : moves_ ? kGroupShare : kGroupShareAlone;
 }
 
-/// A plan has weighed how much is made again at once; here it may be half of the limit.
 bool Recompute::may_drop(ValueId id) const {
     Value const& value = *values_.find(id);
-    return is_sound(*value.recipe) && calls_fit(id, value) &&
+    return is_sound(*value.recipe) && calls_fit(id, kMostCallsInARow) &&
            is_small_once_gone(id, share_of(value));
 }
 
 bool Recompute::may_drop_before_refusal(ValueId id) const {
-    return is_sound(*values_.find(id)->recipe) && !is_in_a_circle(id) &&
+    return is_sound(*values_.find(id)->recipe) && calls_fit(id, kMostCallsBeforeRefusal) &&
            is_small_once_gone(id, kGroupShareOfAPlan);
 }
 
@@ -200,9 +203,10 @@ bool Recompute::frees_more_by_staying(ValueId id, bool before_refusal) const {
     if (moves_ || device_bytes_ == 0 || (value.choice.recompute && !before_refusal)) {
         return false;
     }
-    std::int64_t const share = before_refusal ? kGroupShareOfAPlan : share_of(value);
     return std::any_of(value.users.begin(), value.users.end(), [&](ValueId each) {
         Value const* const user = values_.find(each);
+        std::int64_t const share =
+            before_refusal || user == nullptr ? kGroupShareOfAPlan : share_of(*user);
         return user != nullptr && user->size_bytes >= value.size_bytes &&
                user->could_go_by_recipe() &&
                (before_refusal ? may_drop_before_refusal(each) : user->may_go) &&

@@ -11,6 +11,7 @@
 #include "executor/value_table.h"
 
 #include <cstdint>
+#include <initializer_list>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -47,7 +48,7 @@ class Recompute {
     /// them loses anything on its way, and no chain of recipes gets long or large.
     [[nodiscard]] bool may_drop(ValueId id) const;
     /// As may_drop, where the alternative is that an allocation fails: the chain may be long, and
-    /// half of the limit may come back at once.
+    /// half of the limit may come back at once. True of all that may_drop is true of.
     [[nodiscard]] bool may_drop_before_refusal(ValueId id) const;
     /// Where nothing moves: a value made of it that is no smaller can go only while this one stays.
     [[nodiscard]] bool frees_more_by_staying(ValueId id, bool before_refusal) const;
@@ -87,7 +88,7 @@ class Recompute {
     void add_user(Value& source, ValueId user) const;
     void look_again_around(ValueId id);
     void add_to(Group& group, std::unordered_set<ValueId>& seen, ValueId id) const;
-    [[nodiscard]] bool calls_fit(ValueId id, Value const& value) const;
+    [[nodiscard]] bool calls_fit(ValueId id, std::int64_t most_calls) const;
     [[nodiscard]] bool is_in_a_circle(ValueId id) const;
     void let_go(ValueId id);
     void unlink(ValueId id, Value const& value);
@@ -98,7 +99,7 @@ class Recompute {
     using Chains = std::unordered_map<ValueId, std::int64_t>;
     [[nodiscard]] std::int64_t calls_below(ValueId id, ValueId top, Chains& known) const;
     [[nodiscard]] std::int64_t calls_above(ValueId id, Chains& known) const;
-    using Going = std::vector<ValueId>;
+    using Going = std::initializer_list<ValueId>;
     [[nodiscard]] bool is_small(ValueId wanted, Going const& going, std::int64_t most_bytes) const;
     [[nodiscard]] bool all_above_are_small(ValueId going, std::int64_t most_bytes) const;
     [[nodiscard]] bool is_small_once_gone(ValueId id, std::int64_t share) const;

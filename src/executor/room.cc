@@ -264,14 +264,18 @@ std::int64_t Room::drop_by_recipes(std::int64_t missing_bytes, bool before_moves
     return freed;
 }
 
-/// What would stay for the time that its recipe takes, or since others' recipes need it. Those
-/// needed last first; what frees more by staying at last.
+/// What else would stay, since too much would run or come back at once. Those needed last first;
+/// then those, too, whose staying lets a larger one go.
 std::int64_t Room::drop_before_refusal(std::int64_t missing_bytes) {
     if (missing_bytes <= 0 || options_.chooser == ChooserKind::keep_all) {
         return 0;
     }
     std::int64_t freed = 0;
+    bool has_spared = true;
     for (bool const spares_sources : {true, false}) {
+        if (!std::exchange(has_spared, false)) {
+            break;
+        }
         Candidates candidates(
             values_, {&values_.storable(), &values_.waiting(), &values_.last_resort()}, false
         );
@@ -281,11 +285,15 @@ std::int64_t Room::drop_before_refusal(std::int64_t missing_bytes) {
                 break;
             }
             Value const& value = *values_.find(id);
-            if (value.could_go_by_recipe() && recompute_.may_drop_before_refusal(id) &&
-                !(spares_sources && recompute_.frees_more_by_staying(id, true))) {
-                freed += value.size_bytes;
-                drop_by_recipe(id);
+            if (!value.could_go_by_recipe() || !recompute_.may_drop_before_refusal(id)) {
+                continue;
             }
+            if (spares_sources && recompute_.frees_more_by_staying(id, true)) {
+                has_spared = true;
+                continue;
+            }
+            freed += value.size_bytes;
+            drop_by_recipe(id);
         }
     }
     return freed;
@@ -316,7 +324,7 @@ std::int64_t Room::drop_by_recipes_at_last(std::int64_t missing_bytes) {
 
 void Room::drop_by_recipe(ValueId id) {
     Value const& value = *values_.find(id);
-    SPILLWAY_ASSERT(recompute_.may_drop_before_refusal(id), "what is ready may go");
+    SPILLWAY_ASSERT(recompute_.may_drop_before_refusal(id), "what goes by its recipe may");
     left_.add(value.size_bytes);
     floor_.will_rise(value.recipe->transient_bytes);
     settle_by_plan(id);

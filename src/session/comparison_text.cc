@@ -133,7 +133,7 @@ std::string Comparison::to_table() const {
         machine.empty() ? "machine" : machine,
         static_cast<double>(compute_ns) / 1e9,
         format_size(peak_bytes),
-        is_of_one_policy ? "" : " of online",
+        is_of_one_policy && rows[0].policy == floor_policy ? "" : " of " + floor_policy,
         format_size(floor_bytes)
     );
     table += tightest.empty() ? "" : tightest + "\n";

@@ -116,6 +116,7 @@ Result<Comparison> comparison_of(
     all.peak_bytes = peak_without_moves(trace);
     all.tightest = to_line(tightest_point(trace), trace);
     all.note = note_of_recipes(trace, policies);
+    all.floor_policy = policy;
     all.floor_bytes = smallest_budget(policy, trace, machine, others, all.peak_bytes + kPageBytes);
     return all;
 }

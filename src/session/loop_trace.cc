@@ -192,8 +192,8 @@ void Loop::make_plan_of(Trace const& trace, std::vector<Command>& commands) {
     if (!plan.ok()) {
         accounting_.has_no_plan(options_.policy, why_no_plan(plan.error()));
         is_to_plan_ = plan.error().code == Errc::unsupported && step_ < kLastStepToPlan;
-        if (is_to_plan_ && !has_backward(trace)) {
-            return;  // an evaluation, maybe
+        if (is_to_plan_) {
+            return;
         }
         log_once(
             "policy " + options_.policy +

@@ -442,7 +442,6 @@ SavedTensors::Proof SavedTensors::prove(
             return Proof::again;  // a setting was changed meanwhile, which says nothing of its bits
         }
         is_same = made.ok() && !has_drawn && has_same_bytes(*made, value);
-        checksums_.measure(value);
     } catch (c10::OutOfMemoryError const&) {
         return Proof::again;  // another thread took the room meanwhile
     } catch (std::exception const& error) {
@@ -456,7 +455,20 @@ SavedTensors::Proof SavedTensors::prove(
         }
     }
     proved_.add(signature, is_same);
+    if (is_same) {
+        measure_checksum(value);
+    }
     return is_same ? Proof::same : Proof::differs;
+}
+
+/// Makes no room for it: that may take a checksum.
+void SavedTensors::measure_checksum(c10::Storage const& value) {
+    bool const before = std::exchange(is_letting_go_here(), true);
+    auto const no_more = c10::make_scope_exit([&] { is_letting_go_here() = before; });
+    try {
+        checksums_.measure(value);
+    } catch (std::exception const&) {  // another value's is measured
+    }
 }
 
 /// When a value goes and when it comes back.

@@ -264,6 +264,7 @@ class SavedTensors final : public Driver {
         bool again = false;                         ///< it is to be looked for again: no room now
         std::string words;                          ///< of it, or why there is none; for the log
     };
+    void measure_checksum(c10::Storage const& value);
     [[nodiscard]] std::int64_t checking_ns(std::int64_t size_bytes) const;
     /// As Recipe::exact_duration_ns, and the checksums.
     [[nodiscard]] std::function<std::int64_t()> exact_duration_of(

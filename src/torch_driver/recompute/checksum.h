@@ -33,7 +33,8 @@ class Checksums {
     /// columns of a table of its words, so that words that changed places are seen.
     [[nodiscard]] std::uint64_t of(c10::Storage const& storage);
 
-    /// Learns what `of` takes, where it was learned of less than half as many bytes.
+    /// Learns what `of` takes, where it was learned of at most half as many bytes. Throws as torch
+    /// does where there is no room.
     void measure(c10::Storage const& storage);
     /// What `of` takes for so many bytes; 0 before `measure`. Takes no lock.
     [[nodiscard]] std::int64_t ns_of(std::int64_t size_bytes) const;
