@@ -47,7 +47,7 @@ class Comparison:
         self.rows: list[dict[str, Any]] = fields["rows"]
         self.compute_ns: int = fields["compute_ns"]  # of the step with everything on the device
         self.peak_bytes: int = fields["peak_bytes"]  # of the device then
-        self.floor_bytes: int = fields["floor_bytes"]  # the smallest budget that works
+        self.floor_bytes: int = fields["floor_bytes"]  # the smallest budget of the policy of `fit`; of `compare`, of `online`
 
     def to_json(self) -> str:
         return json.dumps({**json.loads(self._text), "rows": self.rows}, indent=2) + "\n"

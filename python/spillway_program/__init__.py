@@ -11,5 +11,6 @@ import sys
 def main() -> None:
     package = importlib.util.find_spec("spillway")
     if package is None or package.origin is None:
-        sys.exit("spillway: the package is not where this program was installed; install it again")
+        print("spillway: the package is not where this program was installed; install it again", file=sys.stderr)
+        sys.exit(2)
     runpy.run_path(str(pathlib.Path(package.origin).with_name("__main__.py")), run_name="__main__")

@@ -205,17 +205,19 @@ bool Recompute::frees_more_by_staying(ValueId id, bool before_refusal) const {
     }
     return std::any_of(value.users.begin(), value.users.end(), [&](ValueId each) {
         Value const* const user = values_.find(each);
-        std::int64_t const share =
-            before_refusal || user == nullptr ? kGroupShareOfAPlan : share_of(*user);
-        return user != nullptr && user->size_bytes >= value.size_bytes &&
-               user->could_go_by_recipe() &&
-               (before_refusal ? may_drop_before_refusal(each) : user->may_go) &&
-               !is_small(each, {each, id}, device_bytes_ / share);
+        if (user == nullptr || user->size_bytes < value.size_bytes) {
+            return false;
+        }
+        std::int64_t const share = before_refusal ? kGroupShareOfAPlan : share_of(*user);
+        bool const may_go = before_refusal
+                                ? user->could_go_by_recipe() && may_drop_before_refusal(each)
+                                : user->is_ready();
+        return may_go && !is_small(each, {each, id}, device_bytes_ / share);
     });
 }
 
-void Recompute::look_again(bool at_last) {
-    for (ValueId const id : values_.take_unsure(at_last)) {
+void Recompute::look_again() {
+    for (ValueId const id : values_.take_unsure()) {
         Value* const value = values_.find(id);
         if (value == nullptr) {
             continue;

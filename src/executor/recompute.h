@@ -53,8 +53,8 @@ class Recompute {
     /// Where nothing moves: a value made of it that is no smaller can go only while this one stays.
     [[nodiscard]] bool frees_more_by_staying(ValueId id, bool before_refusal) const;
     /// Brings up to date which values are ready (ValueTable::ready): those of which that may have
-    /// changed are looked at, and no others. `at_last`: which are ready at last.
-    void look_again(bool at_last = false);
+    /// changed are looked at, and no others.
+    void look_again();
     void drop(ValueId id);
 
     /// What has to be done before values are on the device again, each after what it needs.

@@ -220,7 +220,6 @@ std::int64_t Room::make_room(std::int64_t missing_bytes) {
         std::int64_t freed = wait_for_orphans(missing_bytes);
         freed += evict_by_delta(missing_bytes - freed);
         freed += store_and_drop(missing_bytes - freed, true);
-        freed += drop_by_recipes_at_last(missing_bytes - freed);
         freed += drop_before_refusal(missing_bytes - freed);
         return freed;
     }
@@ -230,7 +229,6 @@ std::int64_t Room::make_room(std::int64_t missing_bytes) {
     freed += store_and_drop(missing_bytes - freed, false);
     freed += drop_by_recipes(missing_bytes - freed, false);
     freed += store_and_drop(missing_bytes - freed, true);
-    freed += drop_by_recipes_at_last(missing_bytes - freed);
     freed += drop_before_refusal(missing_bytes - freed);
     return freed;
 }
@@ -264,8 +262,9 @@ std::int64_t Room::drop_by_recipes(std::int64_t missing_bytes, bool before_moves
     return freed;
 }
 
-/// What else would stay, since too much would run or come back at once. Those needed last first;
-/// then those, too, whose staying lets a larger one go.
+/// What is to stay, or to leave by a copy that has no room anywhere, or would stay since too much
+/// would run or come back at once. Those needed last first; then those, too, whose staying lets a
+/// larger one go.
 std::int64_t Room::drop_before_refusal(std::int64_t missing_bytes) {
     if (missing_bytes <= 0 || options_.chooser == ChooserKind::keep_all) {
         return 0;
@@ -292,29 +291,6 @@ std::int64_t Room::drop_before_refusal(std::int64_t missing_bytes) {
                 has_spared = true;
                 continue;
             }
-            freed += value.size_bytes;
-            drop_by_recipe(id);
-        }
-    }
-    return freed;
-}
-
-/// What is to stay, or to leave by a copy that has no room anywhere. Those needed last first.
-std::int64_t Room::drop_by_recipes_at_last(std::int64_t missing_bytes) {
-    if (missing_bytes <= 0) {
-        return 0;
-    }
-    recompute_.look_again(true);
-    Candidates candidates(values_, {&values_.ready_at_last()}, false);
-    std::int64_t freed = 0;
-    while (freed < missing_bytes) {
-        ValueId const id = candidates.next();
-        if (!id.valid()) {
-            break;
-        }
-        recompute_.look_again(true);  // what went before it may have changed that
-        Value const& value = *values_.find(id);
-        if (value.is_ready_at_last()) {
             freed += value.size_bytes;
             drop_by_recipe(id);
         }

@@ -78,7 +78,6 @@ class Room {
     [[nodiscard]] std::int64_t evict_by_delta(std::int64_t missing_bytes);
     [[nodiscard]] bool goes_by_recipe(ValueId id, bool before_moves);
     [[nodiscard]] std::int64_t drop_by_recipes(std::int64_t missing_bytes, bool before_moves);
-    [[nodiscard]] std::int64_t drop_by_recipes_at_last(std::int64_t missing_bytes);
     [[nodiscard]] std::int64_t drop_before_refusal(std::int64_t missing_bytes);
     void drop_by_recipe(ValueId id);
     [[nodiscard]] std::int64_t wait_for_orphans(std::int64_t missing_bytes);

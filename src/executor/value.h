@@ -83,22 +83,16 @@ struct Value {
         return recipe && on_device && unshared && !copy && holds == 0 && !orphan &&
                choice.advice != Advice::never;
     }
-    /// Only before an allocation fails: it is to stay, or to leave by a copy.
-    [[nodiscard]] bool goes_by_recipe_at_last() const {
-        return choice.advice != Advice::when_asked;
+    /// Not only before an allocation fails, as what is to stay, or to leave by a copy.
+    [[nodiscard]] bool could_go_when_asked() const {
+        return could_go_by_recipe() && choice.advice == Advice::when_asked;
     }
     /// Only away, and it comes back before its need where there is room.
     [[nodiscard]] bool is_read_ahead() const {
         return copy && !takes_device_bytes() && !fetched && !awaits_return;
     }
     /// It goes by its recipe whenever room is asked for.
-    [[nodiscard]] bool is_ready() const {
-        return may_go && could_go_by_recipe() && !goes_by_recipe_at_last();
-    }
-    /// It goes by its recipe when no room is left otherwise.
-    [[nodiscard]] bool is_ready_at_last() const {
-        return may_go && could_go_by_recipe() && goes_by_recipe_at_last();
-    }
+    [[nodiscard]] bool is_ready() const { return may_go && could_go_when_asked(); }
     [[nodiscard]] bool is_due_by_plan() const {
         return goes_by_plan && is_to_leave && !fetched && is_ready();
     }

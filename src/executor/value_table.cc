@@ -73,10 +73,6 @@ ValueTable::Order* ValueTable::view_of(Value const& value) {
     return nullptr;
 }
 
-ValueTable::Order* ValueTable::ready_view_of(Value const& value) {
-    return value.is_ready() ? &ready_ : value.is_ready_at_last() ? &ready_at_last_ : nullptr;
-}
-
 void ValueTable::take_out(ValueId id, Value const& value) {
     Order* const view = view_of(value);
     if (view != nullptr) {
@@ -85,10 +81,8 @@ void ValueTable::take_out(ValueId id, Value const& value) {
     if (view == &droppable_) {
         droppable_bytes_ -= value.size_bytes;
     }
-    if (Order* const ready = ready_view_of(value)) {
-        ready->erase({value.distance, id});
-    }
     if (value.is_ready()) {
+        ready_.erase({value.distance, id});
         ready_first_bytes_ -= value.recompute_first ? value.size_bytes : 0;
     }
     if (value.is_due_by_plan()) {
@@ -112,10 +106,8 @@ void ValueTable::file(ValueId id, Value const& value) {
     if (view == &droppable_) {
         droppable_bytes_ += value.size_bytes;
     }
-    if (Order* const ready = ready_view_of(value)) {
-        ready->insert({value.distance, id});
-    }
     if (value.is_ready()) {
+        ready_.insert({value.distance, id});
         ready_first_bytes_ += value.recompute_first ? value.size_bytes : 0;
     }
     if (value.is_due_by_plan()) {
@@ -133,7 +125,7 @@ void ValueTable::file(ValueId id, Value const& value) {
 }
 
 void ValueTable::set_distance(ValueId id, Value& value, std::int64_t distance) {
-    for (Order* const each : {view_of(value), ready_view_of(value)}) {
+    for (Order* const each : {view_of(value), value.is_ready() ? &ready_ : nullptr}) {
         if (each != nullptr) {
             each->erase({value.distance, id});
             each->insert({distance, id});
@@ -144,13 +136,12 @@ void ValueTable::set_distance(ValueId id, Value& value, std::int64_t distance) {
 
 void ValueTable::look_again_at(ValueId id) {
     Value* const value = find(id);
-    if (value != nullptr && !value->is_unsure && value->could_go_by_recipe()) {
+    if (value != nullptr && !value->is_unsure && value->could_go_when_asked()) {
         value->is_unsure = true;
-        auto& unsure = value->goes_by_recipe_at_last() ? unsure_at_last_ : unsure_;
-        if (unsure.size() > 2 * values_.size()) {  // nobody asks, and most have ended
-            std::erase_if(unsure, [this](ValueId each) { return find(each) == nullptr; });
+        if (unsure_.size() > 2 * values_.size()) {  // nobody asks, and most have ended
+            std::erase_if(unsure_, [this](ValueId each) { return find(each) == nullptr; });
         }
-        unsure.push_back(id);
+        unsure_.push_back(id);
     }
 }
 

@@ -63,8 +63,6 @@ class ValueTable {
 
     /// They may go by their recipes now, as far as was looked again; may be stored, too.
     [[nodiscard]] Order const& ready() const { return ready_; }
-    /// As ready, but only before an allocation fails; as far as was looked again at these.
-    [[nodiscard]] Order const& ready_at_last() const { return ready_at_last_; }
     /// Of those that go by their recipes before anything is moved.
     [[nodiscard]] std::int64_t ready_first_bytes() const { return ready_first_bytes_; }
     /// Of those the ones that the plan has go now.
@@ -72,11 +70,8 @@ class ValueTable {
     /// Whether it may go by its recipe may have changed.
     void look_again_at(ValueId id);
     void look_again_at_users(Value const& value);
-    /// Those of which that is so; each once. `at_last`: of those that go only before an allocation
-    /// fails, else of the others.
-    [[nodiscard]] std::vector<ValueId> take_unsure(bool at_last = false) {
-        return std::exchange(at_last ? unsure_at_last_ : unsure_, {});
-    }
+    /// Those of which that is so; each once.
+    [[nodiscard]] std::vector<ValueId> take_unsure() { return std::exchange(unsure_, {}); }
     /// Gone without a copy.
     [[nodiscard]] std::pmr::set<ValueId> const& by_recipe() const { return by_recipe_; }
 
@@ -100,7 +95,6 @@ class ValueTable {
 
   private:
     [[nodiscard]] Order* view_of(Value const& value);
-    [[nodiscard]] Order* ready_view_of(Value const& value);
     void take_out(ValueId id, Value const& value);
     void file(ValueId id, Value const& value);
 
@@ -113,10 +107,8 @@ class ValueTable {
     Order orphans_{&memory_};
     Order waiting_{&memory_};
     Order ready_{&memory_};
-    Order ready_at_last_{&memory_};
     std::pmr::set<ValueId> due_by_plan_{&memory_};
     std::vector<ValueId> unsure_;
-    std::vector<ValueId> unsure_at_last_;
     std::int64_t ready_first_bytes_ = 0;
     std::pmr::set<ValueId> by_recipe_{&memory_};
     std::int64_t gone_by_recipe_bytes_ = 0;

@@ -45,7 +45,7 @@ class Validator {
             TraceValue const& value = trace_.values[i];
             std::string const who = "value " + std::to_string(i);
             if (value.size_bytes <= 0 || value.size_bytes > kMostBytes) {
-                fail(who + " has an impossible size");
+                fail(who + " has an impossible size: " + std::to_string(value.size_bytes) + " B");
             }
             if (value.slot.output < 0 || value.slot.occurrence < 0) {
                 fail(who + " has an impossible slot");

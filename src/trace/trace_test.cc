@@ -82,11 +82,11 @@ TEST(Trace, refuses_what_is_not_live) {
 TEST(Trace, refuses_impossible_numbers) {
     EXPECT_EQ(
         refusal([](Trace& t) { t.values[1].size_bytes = -1; }),
-        "trace: value 1 has an impossible size"
+        "trace: value 1 has an impossible size: -1 B"
     );
     EXPECT_EQ(
         refusal([](Trace& t) { t.values[0].size_bytes = 0; }),
-        "trace: value 0 has an impossible size"
+        "trace: value 0 has an impossible size: 0 B"
     );
     EXPECT_EQ(
         refusal([](Trace& t) { t.points[2].floor_bytes = INT64_MAX; }),

@@ -140,7 +140,8 @@ TEST(ModelStep, too_large_is_refused) {
     Result<Trace> const trace = make_step("", tape, kSlow);
     ASSERT_FALSE(trace.ok());
     EXPECT_EQ(
-        trace.error().message(), "trace: the step is too large: value 0 has an impossible size"
+        trace.error().message(),
+        "trace: the step is too large: value 0 has an impossible size: 4503599627370496 B"
     );
 }
 

@@ -50,6 +50,18 @@ bool& is_letting_go_here() {
     return is_letting_go;
 }
 
+/// While it lives, this thread's allocations make no room by what takes a checksum.
+class LettingGo {
+  public:
+    LettingGo() : before_(std::exchange(is_letting_go_here(), true)) {}
+    ~LettingGo() { is_letting_go_here() = before_; }
+    LettingGo(LettingGo const&) = delete;
+    LettingGo& operator=(LettingGo const&) = delete;
+
+  private:
+    bool const before_;
+};
+
 std::exception_ptr& thrown_here() {
     static thread_local std::exception_ptr thrown;
     return thrown;
@@ -461,10 +473,8 @@ SavedTensors::Proof SavedTensors::prove(
     return is_same ? Proof::same : Proof::differs;
 }
 
-/// Makes no room for it: that may take a checksum.
 void SavedTensors::measure_checksum(c10::Storage const& value) {
-    bool const before = std::exchange(is_letting_go_here(), true);
-    auto const no_more = c10::make_scope_exit([&] { is_letting_go_here() = before; });
+    LettingGo const here;
     try {
         checksums_.measure(value);
     } catch (std::exception const&) {  // another value's is measured
@@ -474,21 +484,6 @@ void SavedTensors::measure_checksum(c10::Storage const& value) {
 /// When a value goes and when it comes back.
 std::int64_t SavedTensors::checking_ns(std::int64_t size_bytes) const {
     return 2 * checksums_.ns_of(size_bytes);
-}
-
-std::function<std::int64_t()> SavedTensors::exact_duration_of(
-    Sought const& sought, std::int64_t size_bytes
-) const {
-    if (sought.recipe == nullptr) {
-        return nullptr;
-    }
-    std::function<std::int64_t()> calls_ns = sought.recipe->recipe.exact_duration_ns();
-    if (!calls_ns) {
-        return nullptr;
-    }
-    return [calls_ns = std::move(calls_ns), checking = checking_ns(size_bytes)] {
-        return calls_ns() + checking;
-    };
 }
 
 void SavedTensors::make_recipes(std::int64_t room_bytes) {
@@ -508,7 +503,10 @@ void SavedTensors::make_recipes(std::int64_t room_bytes) {
                 saved->value,
                 {.is_there = sought.recipe != nullptr,
                  .words = std::move(sought.words),
-                 .exact_duration_ns = exact_duration_of(sought, saved->content->size_bytes)}
+                 .exact_duration_ns = sought.recipe ? sought.recipe->recipe.exact_duration_ns(
+                                                          checking_ns(saved->content->size_bytes)
+                                                      )
+                                                    : nullptr}
             );
         }
         MutexLock const lock(mutex_);
@@ -617,8 +615,7 @@ bool SavedTensors::keep_recipe(ValueId value) {
     }
     std::uint64_t checksum = 0;
     try {
-        bool const before = std::exchange(is_letting_go_here(), true);
-        auto const no_more = c10::make_scope_exit([&] { is_letting_go_here() = before; });
+        LettingGo const here;
         checksum = checksums_.of(storage);
     } catch (std::exception const&) {
         Ending ending;  // the device has no room for it, or has failed

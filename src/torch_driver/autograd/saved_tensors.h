@@ -266,10 +266,6 @@ class SavedTensors final : public Driver {
     };
     void measure_checksum(c10::Storage const& value);
     [[nodiscard]] std::int64_t checking_ns(std::int64_t size_bytes) const;
-    /// As Recipe::exact_duration_ns, and the checksums.
-    [[nodiscard]] std::function<std::int64_t()> exact_duration_of(
-        Sought const& sought, std::int64_t size_bytes
-    ) const;
     enum class Proof : std::uint8_t { same, differs, again };
     [[nodiscard]] Sought seek_recipe(SavedContent const& saved, std::int64_t room_bytes);
     [[nodiscard]] std::variant<Recipe, Recipe::Refused> recipe_of_calls(SavedContent const& saved);

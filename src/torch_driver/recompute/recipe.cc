@@ -126,7 +126,7 @@ std::int64_t Recipe::duration_ns() const {
     return sum;
 }
 
-std::function<std::int64_t()> Recipe::exact_duration_ns() const {
+std::function<std::int64_t()> Recipe::exact_duration_ns(std::int64_t more_ns) const {
     std::vector<CallTime> times;
     for (Step const& step : steps_) {
         times.push_back(step.call->time);
@@ -134,8 +134,8 @@ std::function<std::int64_t()> Recipe::exact_duration_ns() const {
     if (std::ranges::none_of(times, &CallTime::is_on_stream)) {
         return nullptr;
     }
-    return [times = std::move(times)] {
-        std::int64_t sum = 0;
+    return [times = std::move(times), more_ns] {
+        std::int64_t sum = more_ns;
         for (CallTime const& time : times) {
             time.wait();
             sum += time.ns();

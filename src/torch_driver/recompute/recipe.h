@@ -51,9 +51,9 @@ class Recipe {
     [[nodiscard]] std::size_t calls() const { return steps_.size(); }
     /// What its calls took when they ran first.
     [[nodiscard]] std::int64_t duration_ns() const;
-    /// The same for later, when the device has passed them, which it waits for; null: they ran on
-    /// the host, and the above is exact.
-    [[nodiscard]] std::function<std::int64_t()> exact_duration_ns() const;
+    /// The same, and `more_ns`, for later, when the device has passed them, which it waits for;
+    /// null: they ran on the host, and the above is exact.
+    [[nodiscard]] std::function<std::int64_t()> exact_duration_ns(std::int64_t more_ns) const;
     /// Bytes of all that it makes on the way.
     [[nodiscard]] std::int64_t transient_bytes() const;
     /// The same for recipes that differ in values and, a little, in sizes alone: operators, types,
