@@ -32,9 +32,10 @@ int refused(std::string const& line) {
     return kBadValue;
 }
 
-int refused_word(std::string const& line) {
-    refused(line);
-    return refused("--help lists the subcommands, and SUBCOMMAND --help what each takes");
+/// `subcommand`: " plan"; empty: none was read.
+int refused_word(std::string const& line, std::string const& subcommand) {
+    std::string const first = line.substr(0, line.find('\n'));
+    return refused(first + "; see `spillway" + subcommand + " --help`");
 }
 
 // Why the first word is neither a subcommand nor a flag; CLI11 would call it an extra argument.
@@ -98,7 +99,7 @@ int run(int count, char** words) {
     spillway::TrainOptions options;
     spillway::cli::add_train_flags(train, options);
     if (std::string const why = unknown_first_word(count, words); !why.empty()) {
-        return refused_word(why);
+        return refused_word(why, "");
     }
     try {
         app.parse(count, words);
@@ -114,7 +115,7 @@ int run(int count, char** words) {
     } catch (CLI::ExcludesError const&) {
         return refused(spillway::cli::why_not_together(train));
     } catch (CLI::ParseError const& failure) {
-        return refused_word(failure.what());
+        return refused_word(failure.what(), std::string(" ") + words[1]);
     }
     if (codecs.parsed()) {
         return spillway::cli::run_codecs(codecs_file);

@@ -29,9 +29,10 @@ struct PlanningFiles {
 };
 
 struct PlanText {
-    std::string json;     ///< the plan (docs/formats/plan.md)
-    std::string summary;  ///< one line: the policy, its step and peak as foretold, beside no moves
-    std::string note{};   ///< one line: what the trace lacks that the policy uses; empty: nothing
+    std::string json;  ///< the plan (docs/formats/plan.md)
+    /// One line: the policy, its step and peak as foretold, beside no moves, and the plan's bound.
+    std::string summary;
+    std::string note{};  ///< one line: what the trace lacks that the policy uses; empty: nothing
 };
 
 /// The machines of data sheets: "a100_40" and so on, in alphabetical order.
@@ -75,8 +76,9 @@ struct Foretold {
     std::int64_t stored_bytes = 0;
     std::int64_t loaded_bytes = 0;
     std::int64_t recomputed_bytes = 0;
-    std::int64_t stall_ns = 0;  ///< that compute waits
-    bool lossy = false;         ///< some of what moves loses something by its codec
+    std::int64_t stall_ns = 0;       ///< that compute waits
+    std::int64_t bound_step_ns = 0;  ///< of the plan: a proven lower bound of the step; 0: none
+    bool lossy = false;              ///< some of what moves loses something by its codec
 };
 
 struct Comparison {
@@ -84,11 +86,13 @@ struct Comparison {
     std::string machine{};
     std::int64_t compute_ns = 0;  ///< of the step with everything on the device
     std::int64_t peak_bytes = 0;  ///< of the device then
-    /// The smallest device budget under which `floor_policy` runs, and `online`, which records.
+    /// The smallest device budget under which `floor_policy` runs, and `online`, which records;
+    /// with 2 % for how blocks lie in memory, up to the peak.
     std::int64_t floor_bytes = 0;
     std::string floor_policy{};  ///< `fit`: the one that it was asked for; `compare`: `online`
     std::string tightest{};      ///< the point and the values that decide it, in a line
-    std::string note{};          ///< as PlanText::note, of all policies; not in the JSON
+    /// As PlanText::note, of all policies, and what limits the budgets; not in the JSON.
+    std::string note{};
     std::vector<std::int64_t> budgets{};
     std::vector<Foretold> rows{};  ///< by policy, then by budget, in the order of `budgets`
 
@@ -97,7 +101,7 @@ struct Comparison {
 };
 
 /// Every policy under every budget, simulated by all cores. No `policies`: `online` and all that
-/// make plans. No `budgets`: floor + x (peak - floor), x = 3/4, 1/2 and 1/4.
+/// make plans. No `budgets`: floor + x (peak - floor), x = 3/4, 1/2 and 1/4, equal ones once.
 ///
 /// Fails   as plan_of_files; what a single policy cannot do is in its row
 [[nodiscard]] Result<Comparison> compare_files(
@@ -107,7 +111,7 @@ struct Comparison {
     PlanningBudgets const& others
 );
 
-/// Which budget: one policy under budgets from the peak down to the smallest that works.
+/// Which budget: one policy under budgets from the peak down to the smallest that works, each once.
 ///
 /// Fails   as plan_of_files; Errc::out_of_memory: it does not even run with the peak
 [[nodiscard]] Result<Comparison> fit_files(

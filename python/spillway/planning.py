@@ -38,7 +38,8 @@ class Comparison:
 
     `print` shows the table; `rows` has a mapping for each policy and budget (`policy`, `device_bytes`, `refusal`, `step_ns`,
     `peak_bytes`, `average_bytes` and of these `average_saved_bytes`, `stored_bytes`, `loaded_bytes`, `recomputed_bytes`, `stall_ns`,
-    `lossy`); `refusal` is "" where it runs. After `compare(real=True)` a row also has `measured_step_ns`, `measured_peak_bytes` and `measured_refusal`.
+    `bound_step_ns`, `lossy`); `refusal` is "" where it runs, `bound_step_ns` is a proven lower bound of the step that comes with some
+    policies' plans, or 0. After `compare(real=True)` a row also has `measured_step_ns`, `measured_peak_bytes` and `measured_refusal`.
     """
 
     def __init__(self, table: str, text: str, note: str = "") -> None:
@@ -124,7 +125,12 @@ def _run(session: Session, model: torch.nn.Module, step: Step) -> float:
     with session:
         loss = step()
     if isinstance(loss, torch.Tensor) and loss.grad_fn is not None:
+        if loss.numel() != 1:
+            raise OptionError("step", f"expected a loss of one number, got a tensor of {list(loss.shape)}; take its mean or sum")
         loss.backward()
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        if trained and all(parameter.grad is None for parameter in trained):
+            raise OptionError("model", "none of its parameters has a gradient after the step; give the model that `step` trains")
     elif loss is not None or all(parameter.grad is None for parameter in model.parameters()):
         what = "a tensor that needs no gradient" if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise OptionError("step", "expected it to return the loss, or to run its backward and return None; it returned "
@@ -137,11 +143,15 @@ def _run(session: Session, model: torch.nn.Module, step: Step) -> float:
     return seconds
 
 
-def _record(model: torch.nn.Module, step: Step, file: str) -> None:
-    """A trace of the second of some steps, which has the recipes of whole layers, too."""
+def _record(model: torch.nn.Module, step: Step, file: str, device_budget: int | str | None, places: Mapping[str, Any]) -> None:
+    """A trace of the second of some steps, which has the recipes of whole layers, too. `places` are used only under a budget."""
     if not callable(step):
         raise OptionError("step", f"expected a function that returns the loss, got {type(step).__name__}")
-    session = Session(model, device_budget=_AS_MUCH_AS_IT_TAKES, policy="rotor")
+    if device_budget is None:  # what moves gets host memory on a GPU, and online records recipes of all kinds only without a place
+        policy = "online" if _device_of(model).type == "cpu" else "rotor"
+        session = Session(model, device_budget=_AS_MUCH_AS_IT_TAKES, policy=policy)
+    else:  # of what moves at run time, delta alone records recipes of all kinds
+        session = Session(model, device_budget=device_budget, policy="delta", recompute="on", **places)
     try:
         with _untouched(model):
             session.trace(file)
@@ -149,8 +159,9 @@ def _record(model: torch.nn.Module, step: Step, file: str) -> None:
                 _run(session, model, step)
     except BaseException:
         session._has_warned.add("nothing")  # the error says why
-        with contextlib.suppress(Error), session:  # a second step: without one, closing would say that there is no trace
-            pass
+        for _ in range(_STEPS_TO_RECORD - 1):  # ends the trace, or what ends the session, maybe later, would say that there is none
+            with contextlib.suppress(Error), session:
+                pass
         raise
     finally:
         session.close()
@@ -163,11 +174,16 @@ def _of_optimizer(model: torch.nn.Module) -> str:
             f"{2 * trained / 2**20:.1f} MiB)\n")
 
 
+def _of_waits(device_budget: int | str | None) -> str:
+    return "" if device_budget is None else (f"note: recorded under a device budget of {device_budget}: the times are those of a step that "
+                                             "may wait\n")
+
+
 def _measure(model: torch.nn.Module, step: Step, row: dict[str, Any], places: Mapping[str, Any]) -> list[float]:
     """Trains for some steps under the row's policy and budget. The seconds of the second one under the plan; none: it does
     not run."""
     try:
-        session = Session(model, device_budget=row["device_bytes"], policy=row["policy"], **places)
+        session = Session(model, device_budget=row["device_bytes"], policy=row["policy"], lossy=row["lossy"], **places)
     except Error as refusal:
         row["measured_refusal"] = str(refusal)
         return []
@@ -225,7 +241,7 @@ def probe(
 
     And how fast the device multiplies in float32, as torch is set now, and reads and writes its memory; a GPU also in bfloat16.
     And which share of that it lacks while bytes move, and on the CPU how fast it encodes. Takes about a second for each place.
-    The options are those of `spillway.session`.
+    The options are those of `spillway.session`. The device's capacity is its memory: of the CPU this machine's, or its cgroup's limit.
 
     Args:
         model: Of the device that it is on; without one, of the CPU.
@@ -234,11 +250,13 @@ def probe(
         The machine, as docs/formats/machine.md describes it. `json.dump` makes a file of it for `spillway compare`.
     """
     defaults = {name: parameter.default for name, parameter in inspect.signature(Session).parameters.items()}
-    asked = {"device_budget": _AS_MUCH_AS_IT_TAKES, "host_budget": host_budget, "nvme": nvme, "nvme_budget": nvme_budget,
-             "nvme_allow_tmpfs": nvme_allow_tmpfs, "nvme_rate": nvme_rate}
     device = torch.device("cpu") if model is None else _device_of(model)
+    device_bytes = _device_bytes(device)
+    is_known = device.type == "cpu" or device_bytes > 0
+    asked = {"device_budget": "100%" if is_known else _AS_MUCH_AS_IT_TAKES, "host_budget": host_budget, "nvme": nvme,
+             "nvme_budget": nvme_budget, "nvme_allow_tmpfs": nvme_allow_tmpfs, "nvme_rate": nvme_rate}
     options = _options.read({**defaults, **asked})
-    return json.loads(_call(torch.ops.spillway.probe, _options.to_json(options, device, _rank()), _device_bytes(device)))
+    return json.loads(_call(torch.ops.spillway.probe, _options.to_json(options, device, _rank()), device_bytes))
 
 
 _machines: dict[tuple[object, ...], dict[str, Any]] = {}
@@ -258,9 +276,9 @@ def _probed(model: torch.nn.Module, places: Mapping[str, Any]) -> dict[str, Any]
 
 @contextlib.contextmanager
 def _files(model: torch.nn.Module, step: Step, machine: Mapping[str, Any] | str | os.PathLike[str] | None,
-           places: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+           device_budget: int | str | None, places: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Of the recorded step and of the machine."""
-    if machine is not None and any(place is not None for place in places.values()):
+    if machine is not None and any(place is not None and place is not False for place in places.values()):
         raise OptionError("machine", "it says what places there are; leave nvme and the budgets out, or the machine")
     with tempfile.TemporaryDirectory() as folder:
         if machine is None or isinstance(machine, Mapping):
@@ -268,7 +286,7 @@ def _files(model: torch.nn.Module, step: Step, machine: Mapping[str, Any] | str 
             machine = os.path.join(folder, "machine.json")
             pathlib.Path(machine).write_text(json.dumps(described))
         trace = os.path.join(folder, "trace.json")
-        _record(model, step, trace)
+        _record(model, step, trace, device_budget, places)
         yield trace, _options.utf8_path("machine", os.fspath(machine))
 
 
@@ -280,6 +298,8 @@ def _foretell(function: Callable[..., list[str]], trace: str, machine: str, *ask
         option, _, why = str(refusal).removeprefix(f"{machine}: ").partition(": ")
         if option not in ("policy", "budgets", "machine"):
             raise
+        if option == "policy" and function is torch.ops.spillway.compare:
+            option = "policies"
         raise OptionError(option, why) from None
 
 
@@ -290,13 +310,17 @@ def fit(
     *,
     policy: str = "online",
     machine: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    device_budget: int | str | None = None,
     host_budget: int | str | None = None,
     nvme: str | os.PathLike[str] | None = None,
     nvme_budget: int | str | None = None,
+    nvme_allow_tmpfs: bool = False,
+    nvme_rate: int | str | None = None,
 ) -> Comparison:
     """Answers "which budget?": the step's time under budgets from its peak down to the smallest that works.
 
-    Runs a few steps with everything on the device, and no optimizer: gradients, buffers and random numbers are put back.
+    Runs a few steps, with everything on the device unless there is a `device_budget`, and no optimizer: gradients, buffers and random
+    numbers are put back.
 
     Args:
         model: The model; `step` trains it.
@@ -304,13 +328,19 @@ def fit(
             session of its own.
         policy: As for `spillway.session`.
         machine: What `probe` returns, or a file of it; without one it is measured, once in a process.
-        host_budget, nvme, nvme_budget: As for `spillway.session`.
+        device_budget: Records the steps under it, for a model whose step does not fit in memory: saved tensors move to the places
+            below, or are made again. All times are then those of a step that waits, so that they are somewhat too long.
+        host_budget, nvme, nvme_budget, nvme_allow_tmpfs, nvme_rate: As for `spillway.session`; not with `machine`.
+
+    Raises:
+        torch.OutOfMemoryError: Of the steps that are recorded, under `device_budget` or in the memory there is.
     """
     policy = _options.as_name("policy", policy)
-    places = {"host_budget": host_budget, "nvme": nvme, "nvme_budget": nvme_budget}
-    with _files(model, step, machine, places) as (trace, described):
+    places = {"host_budget": host_budget, "nvme": nvme, "nvme_budget": nvme_budget, "nvme_allow_tmpfs": nvme_allow_tmpfs,
+              "nvme_rate": nvme_rate}
+    with _files(model, step, machine, device_budget, places) as (trace, described):
         table, text = _foretell(torch.ops.spillway.fit, trace, described, policy)
-        return Comparison(table, text, _of_optimizer(model))
+        return Comparison(table, text, _of_waits(device_budget) + _of_optimizer(model))
 
 
 @_options.refusing_unknown
@@ -321,9 +351,12 @@ def compare(
     policies: Iterable[str] = (),
     budgets: Iterable[int | str] = (),
     machine: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    device_budget: int | str | None = None,
     host_budget: int | str | None = None,
     nvme: str | os.PathLike[str] | None = None,
     nvme_budget: int | str | None = None,
+    nvme_allow_tmpfs: bool = False,
+    nvme_rate: int | str | None = None,
     real: bool = False,
 ) -> Comparison:
     """Answers "which policy?": each one's step time under each device budget, simulated on all cores.
@@ -331,7 +364,7 @@ def compare(
     Runs a few steps, as `fit` does; with `real` some for each row, too.
 
     Args:
-        model, step, machine, host_budget, nvme, nvme_budget: As for `fit`.
+        model, step, machine, device_budget, host_budget, nvme, nvme_budget, nvme_allow_tmpfs, nvme_rate: As for `fit`.
         policies: Names with their parameters ("te:layers=4"); without any, all that make plans, "online" and "delta".
         budgets: Device budgets; without any, a quarter, a half and three quarters of the way from the smallest that works
             to the peak.
@@ -345,10 +378,11 @@ def compare(
     policies, budgets = [_options.as_name("policies", each) for each in policies], list(budgets)
     if any(each in (0, "0") for each in budgets):
         raise OptionError("budgets", "a device budget of 0 holds nothing")
-    places = {"host_budget": host_budget, "nvme": nvme, "nvme_budget": nvme_budget}
-    with _files(model, step, machine, places) as (trace, described):
-        table = Comparison(*_foretell(torch.ops.spillway.compare, trace, described, policies,
-                                      [_options.utf8(str(each)) for each in budgets]))
+    places = {"host_budget": host_budget, "nvme": nvme, "nvme_budget": nvme_budget, "nvme_allow_tmpfs": nvme_allow_tmpfs,
+              "nvme_rate": nvme_rate}
+    with _files(model, step, machine, device_budget, places) as (trace, described):
+        table, text = _foretell(torch.ops.spillway.compare, trace, described, policies, [_options.utf8(str(each)) for each in budgets])
+    comparison = Comparison(table, text, _of_waits(device_budget))
     if real:
-        _measure_in_turn(model, step, [row for row in table.rows if not row["refusal"]], places)
-    return table
+        _measure_in_turn(model, step, [row for row in comparison.rows if not row["refusal"]], places)
+    return comparison

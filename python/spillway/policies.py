@@ -17,6 +17,7 @@ class Policy(NamedTuple):
         lossy: Whether it needs `lossy=True`.
         moves: Whether it is of use only where saved tensors can leave the device.
         plans: Whether it records a step and makes a plan of it.
+        parameters: What each parameter means that may follow its name ("te:layers=8"), by name.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Policy(NamedTuple):
     lossy: bool
     moves: bool
     plans: bool
+    parameters: dict[str, str]
 
 
 def policies() -> list[Policy]:

@@ -84,7 +84,8 @@ def _levels_to_the_caller() -> int:
     """To the code that called this package. Python shows a warning once per line, so each session of the caller is
     warned of at its own line."""
     package, level, frame = os.path.dirname(__file__), 1, sys._getframe(1)
-    while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == package:
+    while frame.f_back is not None and (os.path.dirname(frame.f_code.co_filename) == package
+                                        or frame.f_code.co_filename == contextlib.__file__):
         frame, level = frame.f_back, level + 1
     return level
 

@@ -18,7 +18,9 @@ namespace {
 enum class Which : std::uint8_t { none, conv, all };
 
 bool is_convolution_input(TraceValue const& value) {
-    return value.tensor_class == TensorClass::convolution_input;
+    TensorClass const wanted = TensorClass::convolution_input;
+    return value.tensor_class == wanted ||
+           std::find(value.classes.begin(), value.classes.end(), wanted) != value.classes.end();
 }
 
 std::vector<ValueId> chosen(StepView const& step, Which which) {

@@ -69,6 +69,16 @@ TEST(Vdnn, conv_moves_the_inputs_of_convolutions_alone) {
     );
 }
 
+TEST(Vdnn, a_map_that_a_relu_saves_too_is_a_convolutions_input) {
+    Trace trace = chain(4);
+    trace.values[1].classes = {TensorClass::relu_output, TensorClass::convolution_input};
+    Result<Plan> const plan =
+        make_plan({"vdnn_conv", {}}, trace, fast_machine(), {.host_bytes = 1_GiB});
+    ASSERT_TRUE(plan.ok()) << plan.error().message();
+    EXPECT_EQ(plan->fates.at(of_layer(1)).kind, FateKind::move);
+    EXPECT_EQ(plan->fates.at(of_layer(2)).kind, FateKind::keep);
+}
+
 TEST(Vdnn, dyn_takes_the_first_of_none_conv_and_all_that_fits) {
     auto const moved = [](Plan const& plan) {
         return std::count_if(plan.fates.begin(), plan.fates.end(), [](auto const& each) {

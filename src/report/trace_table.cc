@@ -229,7 +229,11 @@ std::string reasons_of(Trace const& trace) {
         }
     }
     if (amounts.empty()) {
-        return "";
+        bool const has_recipe =
+            std::any_of(trace.values.begin(), trace.values.end(), [](TraceValue const& value) {
+                return value.recipe.has_value();
+            });
+        return has_recipe || trace.values.empty() ? "" : fmt::format("\nnote: {}\n", kNoRecipes);
     }
     std::string text = fmt::format("\n{:>8}{:>12}  not made again, because\n", "tensors", "bytes");
     for (auto const& [why, amount] : rows_of(amounts)) {

@@ -43,6 +43,20 @@ TEST(TraceTable, shows_times_peaks_operators_and_reasons) {
     );
 }
 
+TEST(TraceTable, says_that_a_step_was_recorded_without_recipes) {
+    Trace trace;
+    trace.values = {{.slot = {"aten::gelu", 0, 0}, .size_bytes = 1 << 20}};
+    trace.points = {{.saved = {ValueId{0}}}};
+    std::string const note = "\nnote: " + std::string(kNoRecipes) + "\n";
+    EXPECT_TRUE(to_table(trace).ends_with(note)) << to_table(trace);
+    trace.values[0].recipe = RecipeShape{.sources = {}, .calls = 1};
+    EXPECT_EQ(to_table(trace).find("note"), std::string::npos);
+    trace.values[0].recipe.reset();
+    trace.values[0].why_no_recipe = "it was there before";
+    EXPECT_EQ(to_table(trace).find("note"), std::string::npos);
+    EXPECT_EQ(to_table(Trace()).find("note"), std::string::npos);
+}
+
 TEST(TraceTable, long_lists_are_cut_and_summed_up) {
     Trace trace;
     trace.points.resize(1);

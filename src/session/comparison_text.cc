@@ -150,6 +150,7 @@ std::string Comparison::to_json() const {
         {"compute_ns", compute_ns},
         {"peak_bytes", peak_bytes},
         {"floor_bytes", floor_bytes},
+        {"floor_policy", floor_policy},
         {"tightest", tightest},
         {"rows", OrderedJson::array()}};
     for (Foretold const& row : rows) {
@@ -165,6 +166,7 @@ std::string Comparison::to_json() const {
              {"loaded_bytes", row.loaded_bytes},
              {"recomputed_bytes", row.recomputed_bytes},
              {"stall_ns", row.stall_ns},
+             {"bound_step_ns", row.bound_step_ns},
              {"lossy", row.lossy}}
         );
     }

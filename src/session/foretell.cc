@@ -7,6 +7,7 @@
 #include "plan/planned_codec.h"
 #include "policy/catalog.h"
 #include "report/tight_point.h"
+#include "report/trace_table.h"
 #include "session/making_again.h"
 
 #include <fmt/format.h>
@@ -23,6 +24,9 @@ namespace {
 
 constexpr std::int64_t kPageBytes = 4096;
 constexpr int kFitBudgets = 8;
+/// A real step takes up to one part in so many more than the recorded one does in the simulation:
+/// blocks of other sizes lie beside each other once an optimizer's state is there.
+constexpr std::int64_t kPartMore = 50;
 
 ExecutorOptions options_of(ChooserKind chooser, EvictionRule eviction, Budgets const& budgets) {
     return {
@@ -117,7 +121,9 @@ Result<Comparison> comparison_of(
     all.tightest = to_line(tightest_point(trace), trace);
     all.note = note_of_recipes(trace, policies);
     all.floor_policy = policy;
-    all.floor_bytes = smallest_budget(policy, trace, machine, others, all.peak_bytes + kPageBytes);
+    std::int64_t const least =
+        smallest_budget(policy, trace, machine, others, all.peak_bytes + kPageBytes);
+    all.floor_bytes = std::max(least, std::min(least + least / kPartMore, all.peak_bytes));
     return all;
 }
 
@@ -134,16 +140,38 @@ std::int64_t most_bytes(Comparison const& all, Machine const& machine) {
     return capacity_bytes > all.floor_bytes ? std::min(peak_bytes, capacity_bytes) : peak_bytes;
 }
 
+/// Unless it is the one before, as where the floor is about the peak.
+void add_budget(Comparison& all, std::int64_t size_bytes) {
+    std::int64_t const budget_bytes = round_up(size_bytes, kPageBytes);
+    if (all.budgets.empty() || all.budgets.back() != budget_bytes) {
+        all.budgets.push_back(budget_bytes);
+    }
+}
+
+void add_note(Comparison& all, std::string const& note) {
+    all.note += (all.note.empty() ? "" : "; ") + note;
+}
+
+void add_note_of_floor(Comparison& all, std::string const& policy) {
+    if (all.floor_bytes >= all.peak_bytes) {
+        bool const moves = find_policy(policy)->moves;
+        std::string const what = moves ? "can leave" : policy + " makes again";
+        add_note(all, "nothing that " + what + " lowers the peak");
+    }
+}
+
 void add_note_of_capacity(Comparison& all, Machine const& machine) {
     std::int64_t const capacity_bytes = device_capacity(machine);
     bool const is_above = std::ranges::any_of(all.budgets, [&](std::int64_t budget) {
         return budget > capacity_bytes;
     });
     if (capacity_bytes > 0 && is_above) {
-        all.note += fmt::format(
-            "{}the machine's device has {}; larger budgets need another machine",
-            all.note.empty() ? "" : "; ",
-            format_size(capacity_bytes)
+        add_note(
+            all,
+            fmt::format(
+                "the machine's device has {}; larger budgets need another machine",
+                format_size(capacity_bytes)
+            )
         );
     }
 }
@@ -239,6 +267,7 @@ Foretold foretell(
     row.loaded_bytes = step->loaded_bytes;
     row.recomputed_bytes = step->recomputed_bytes;
     row.stall_ns = step->stall_need_ns + step->stall_room_ns;
+    row.bound_step_ns = *plan ? (*plan)->bound_step_ns : 0;
     row.lossy = *plan && is_lossy(**plan);
     return row;
 }
@@ -281,9 +310,7 @@ std::string note_of_recipes(Trace const& trace, std::vector<std::string> const& 
         names += is_meant ? (names.empty() ? "" : ", ") + policy : "";
     }
     return names.empty() ? ""
-                         : "nothing can be made again by " + names +
-                               ": no tensor of the step has a recipe; a step that a session with "
-                               "recompute on records has them";
+                         : "nothing can be made again by " + names + ": " + std::string(kNoRecipes);
 }
 
 Result<Comparison> compare(
@@ -313,8 +340,9 @@ Result<Comparison> compare(
     }
     all->budgets = budgets;
     for (int quarter = budgets.empty() ? 3 : 0; quarter > 0; --quarter) {
-        std::int64_t const rest = most_bytes(*all, machine) - kPageBytes - all->floor_bytes;
-        all->budgets.push_back(round_up(all->floor_bytes + rest * quarter / 4, kPageBytes));
+        std::int64_t const peak_bytes = most_bytes(*all, machine) - kPageBytes;
+        std::int64_t const rest = std::max<std::int64_t>(0, peak_bytes - all->floor_bytes);
+        add_budget(*all, all->floor_bytes + rest * quarter / 4);
     }
     add_note_of_capacity(*all, machine);
     fill(*all, trace, machine, names, others);
@@ -341,8 +369,9 @@ Result<Comparison> fit(
     }
     for (int i = kFitBudgets; i >= 0; --i) {
         std::int64_t const rest = most_bytes(*all, machine) - all->floor_bytes;
-        all->budgets.push_back(round_up(all->floor_bytes + rest * i / kFitBudgets, kPageBytes));
+        add_budget(*all, all->floor_bytes + rest * i / kFitBudgets);
     }
+    add_note_of_floor(*all, policy);
     add_note_of_capacity(*all, machine);
     fill(*all, trace, machine, {policy}, others);
     return all;

@@ -73,6 +73,15 @@ TEST(Foretell, online_makes_again_only_where_nothing_can_move_as_sessions_do) {
     EXPECT_GT(alone.recomputed_bytes, 0);
 }
 
+TEST(Foretell, a_row_has_the_bound_of_its_plan) {
+    Budgets const half{kPeakBytes / 2, 1_GiB, 0};
+    Foretold const plan = foretell("auto", chain(8), fast_machine(1e9), half);
+    EXPECT_GE(plan.bound_step_ns, kStepNs);
+    EXPECT_LE(plan.bound_step_ns, plan.step_ns);
+    EXPECT_EQ(foretell("tba", chain(8), fast_machine(1e9), half).bound_step_ns, 0);
+    EXPECT_EQ(foretell("online", chain(8), fast_machine(1e9), half).bound_step_ns, 0);
+}
+
 TEST(Foretell, what_does_not_run_says_why) {
     Foretold const row = foretell("keep_all", chain(8), fast_machine(), {kChainSetBytes, 1_GiB, 0});
     EXPECT_NE(row.refusal, "");
@@ -106,6 +115,7 @@ TEST(Compare, has_a_row_for_each_policy_and_budget_in_order) {
     auto const json = nlohmann::json::parse(all->to_json(), nullptr, false);
     EXPECT_EQ(json["rows"].size(), 4U);
     EXPECT_EQ(json["rows"][0]["step_ns"], all->rows[0].step_ns);
+    EXPECT_EQ(json["rows"][0]["bound_step_ns"], all->rows[0].bound_step_ns);
 }
 
 TEST(Compare, without_names_all_that_move_run_under_three_budgets) {
@@ -182,12 +192,34 @@ TEST(Fit, budgets_are_of_the_machine) {
     EXPECT_LT(proposed->budgets.front(), capacity);
 }
 
+/// The peak is where a value is saved, so none can leave.
+TEST(Fit, a_peak_that_nothing_lowers_is_one_row_and_said) {
+    Trace trace = chain(8);
+    trace.points[1].floor_bytes = 20 * kChainSetBytes + 200;  // not far into a page
+    Result<Comparison> const all = fit(trace, fast_machine(), "online", kHost);
+    ASSERT_TRUE(all.ok()) << all.error().message();
+    EXPECT_EQ(all->rows.size(), 1U);
+    EXPECT_EQ(all->budgets, std::vector{all->floor_bytes});
+    std::string const words = "\nnote: nothing that can leave lowers the peak\n";
+    EXPECT_NE(all->to_table().find(words), std::string::npos) << all->to_table();
+    Result<Comparison> const some = compare(trace, fast_machine(), {"online"}, {}, kHost);
+    ASSERT_TRUE(some.ok()) << some.error().message();
+    EXPECT_EQ(some->rows.size(), 1U);
+    trace = blocks(8);
+    trace.points[0].floor_bytes = 50 * kBlockTapeBytes;
+    Result<Comparison> const again = fit(trace, fast_machine(), "recompute_all", kHost);
+    ASSERT_TRUE(again.ok()) << again.error().message();
+    EXPECT_EQ(again->note, "nothing that recompute_all makes again lowers the peak");
+}
+
 TEST(Fit, goes_from_the_peak_down_to_the_smallest_that_works) {
     Result<Comparison> const all = fit(chain(8), fast_machine(), "online", kHost);
     ASSERT_TRUE(all.ok()) << all.error().message();
     EXPECT_GE(all->budgets.front(), kPeakBytes);
     EXPECT_EQ(all->rows.front().step_ns, kStepNs);
     EXPECT_EQ(all->rows.back().refusal, "");
+    EXPECT_EQ(all->rows.size(), 9U);
+    EXPECT_EQ(all->note, "");
     EXPECT_LE(all->budgets.back(), all->floor_bytes + 4096);
     EXPECT_EQ(
         all->tightest,

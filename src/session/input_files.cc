@@ -5,16 +5,34 @@
 
 #include "machine/data_sheets.h"
 
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 
 namespace spillway {
 
 namespace {
+
+/// " at line 3, column 5": the first byte that no JSON has there; empty: the text is JSON.
+std::string place_of_fault(std::string const& text) {
+    std::istringstream stream(text);
+    if (nlohmann::json::accept(stream)) {
+        return "";
+    }
+    stream.clear();
+    std::string const read = text.substr(0, static_cast<std::size_t>(stream.tellg()));
+    auto const lines = std::count(read.begin(), read.end(), '\n');
+    std::size_t const column = read.size() - (read.rfind('\n') + 1);  // npos + 1 is 0
+    return " at line " + std::to_string(lines + 1) + ", column " + std::to_string(column) +
+           (read.size() == text.size() ? ", where it ends" : "");
+}
 
 template <typename Parse>
 auto read_parsed(std::string const& path, Parse&& parse) -> decltype(parse(std::string_view())) {
@@ -24,7 +42,7 @@ auto read_parsed(std::string const& path, Parse&& parse) -> decltype(parse(std::
     }
     auto parsed = parse(*text);
     if (!parsed.ok()) {
-        return Error{parsed.error().code, parsed.error().message(), path};
+        return Error{parsed.error().code, parsed.error().message() + place_of_fault(*text), path};
     }
     return parsed;
 }

@@ -16,7 +16,7 @@ namespace spillway {
 /// Fails   Errc::io naming the file
 [[nodiscard]] Result<std::string> read_text(std::string const& path);
 
-/// Fails   as read_text; Errc::bad_format naming file and field
+/// Fails   as read_text; Errc::bad_format naming file and field, or line and column of no JSON
 [[nodiscard]] Result<Trace> read_trace(std::string const& path);
 [[nodiscard]] Result<Plan> read_plan(std::string const& path);
 

@@ -59,5 +59,25 @@ TEST_F(InputFiles, what_is_neither_lists_the_names) {
     EXPECT_EQ(read_trace("none").error().code, Errc::io);
 }
 
+TEST_F(InputFiles, what_is_no_json_is_said_by_line_and_column) {
+    std::ofstream("cut.json") << "{\n  \"spillway_trace\": 1,\n  \"na";
+    EXPECT_EQ(
+        read_trace("cut.json").error().message(),
+        "cut.json: trace: is not JSON at line 3, column 5, where it ends"
+    );
+    std::ofstream("comma.json") << "{\"a\": 1,\n \"b\": ,\n \"c\": 2}\n";
+    EXPECT_EQ(
+        read_plan("comma.json").error().message(),
+        "comma.json: plan: is not JSON at line 2, column 7"
+    );
+    std::ofstream("empty.json").flush();
+    EXPECT_EQ(
+        read_machine("empty.json").error().message(),
+        "empty.json: machine: is not JSON at line 1, column 0, where it ends"
+    );
+    std::ofstream("other.json") << "{}";
+    EXPECT_EQ(read_trace("other.json").error().message().find("line"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace spillway

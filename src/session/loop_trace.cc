@@ -184,17 +184,16 @@ void Loop::give_first_plan(std::vector<Command>& commands) {
 
 /// Between two steps. Where there is none, `online` goes on.
 void Loop::make_plan_of(Trace const& trace, std::vector<Command>& commands) {
-    Result<Plan> plan =
-        has_backward(trace)
-            ? options_.planner(trace, nullptr)
-            : Error{Errc::unsupported, "backward needs nothing of the recorded step", "trace"};
+    Result<Plan> plan = has_backward(trace) ? options_.planner(trace, nullptr)
+                                            : Error{
+                                                  Errc::unsupported,
+                                                  "backward needed nothing of the recorded step "
+                                                  "(the next forward began before it?)",
+                                                  "trace"};
     matching_.end_sequence(plan.ok());
     if (!plan.ok()) {
         accounting_.has_no_plan(options_.policy, why_no_plan(plan.error()));
         is_to_plan_ = plan.error().code == Errc::unsupported && step_ < kLastStepToPlan;
-        if (is_to_plan_) {
-            return;
-        }
         log_once(
             "policy " + options_.policy +
             ": no plan, so `online` goes on: " + why_no_plan(plan.error())

@@ -196,7 +196,16 @@ TEST(LoopTrace, one_at_a_time_and_none_of_fewer_than_two_steps) {
     EXPECT_EQ(rig.loop->trace_a_step(rig.file).error().code, Errc::unsupported);
     rig.step(1, 2);
     rig.loop.reset();
-    EXPECT_TRUE(std::filesystem::is_empty(rig.file));
+    EXPECT_FALSE(std::filesystem::exists(rig.file));
+}
+
+TEST(LoopTrace, without_one_an_older_file_is_what_it_was) {
+    TraceRig rig(4_MiB);
+    std::ofstream(rig.file) << "older";
+    ASSERT_TRUE(rig.loop->trace_a_step(rig.file).ok());
+    rig.step(1, 2);
+    rig.loop.reset();
+    EXPECT_EQ(std::filesystem::file_size(rig.file), 5U);
 }
 
 TEST(LoopTrace, a_second_trace_may_follow) {

@@ -77,6 +77,7 @@ Result<Machine> machine_here(Device& device, Tier* host, Tier* nvme) {
         if (!rates.ok()) {
             return rates.error();
         }
+        tier->count_afresh();
         machine.tiers.push_back({tier->name(), pool, tier->capacity_bytes()});
         add_links(machine, pool, *rates);
     }

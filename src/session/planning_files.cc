@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "machine/data_sheets.h"
+#include "policy/catalog.h"
 #include "report/chrome_trace.h"
 #include "session/foretell.h"
 #include "session/input_files.h"
@@ -112,6 +113,30 @@ Result<void> write(std::string const& path, std::string const& text) {
     return {};
 }
 
+/// "te: step 1.2 s ...", with the plan's bound if it has one.
+std::string summary_of(Plan const& plan, Policy const& policy, Trace const& trace) {
+    std::int64_t const compute_ns = compute_ns_of(trace);
+    std::string summary = fmt::format(
+        "{}: step {} ({:.3f} of {} of compute), peak {} of {} with nothing moved",
+        plan.policy,
+        seconds(plan.predicted_step_ns),
+        share(plan.predicted_step_ns, compute_ns),
+        seconds(compute_ns),
+        format_size(plan.predicted_peak_bytes),
+        format_size(peak_without_moves(trace))
+    );
+    if (plan.bound_step_ns > 0) {
+        // The bound of a policy that only moves says nothing of recomputes.
+        summary += fmt::format(
+            ", no plan {}takes less than {} (gap {:.1f} %)",
+            policy.recomputes ? "" : "without recomputes ",
+            seconds(plan.bound_step_ns),
+            100 * (share(plan.predicted_step_ns, plan.bound_step_ns) - 1)
+        );
+    }
+    return summary;
+}
+
 /// A refusal for want of room names the smallest budget that works.
 Error with_smallest_budget(Error error, Input const& input) {
     if (error.code == Errc::out_of_memory) {
@@ -149,18 +174,9 @@ Result<PlanText> plan_of_files(
     if (!plan.ok()) {
         return with_smallest_budget(plan.error(), *input);
     }
-    std::int64_t const compute_ns = compute_ns_of(input->trace);
     return PlanText{
         to_json_text(*plan),
-        fmt::format(
-            "{}: step {} ({:.3f} of {} of compute), peak {} of {} with nothing moved",
-            plan->policy,
-            seconds(plan->predicted_step_ns),
-            share(plan->predicted_step_ns, compute_ns),
-            seconds(compute_ns),
-            format_size(plan->predicted_peak_bytes),
-            format_size(peak_without_moves(input->trace))
-        ),
+        summary_of(*plan, *find_policy(policy), input->trace),
         note_of_recipes(input->trace, {policy})};
 }
 

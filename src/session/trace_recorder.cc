@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <system_error>
 #include <thread>
 #include <variant>
@@ -23,12 +24,21 @@ constexpr std::chrono::microseconds kPollInterval{50};
 
 Result<void> TraceRecorder::open(std::string const& path) {
     path_ = path;
-    file_.open(path, std::ios::trunc);
+    std::error_code error;
+    is_new_ = !std::filesystem::exists(path, error);
+    file_.open(path, std::ios::app);  // what is there stays until there is a trace
     if (!file_) {
         std::string const why = std::generic_category().message(errno);
         return Error{Errc::io, "cannot write the trace: " + why, path};
     }
     return {};
+}
+
+TraceRecorder::~TraceRecorder() {
+    if (is_new_) {
+        std::error_code error;
+        std::filesystem::remove(path_, error);  // it is empty
+    }
 }
 
 TraceRecorder::Moment TraceRecorder::now(std::int64_t waited_ns) const {
@@ -167,6 +177,14 @@ ValueId TraceRecorder::at(ValueId value) const {
     return found == numbers_.end() ? ValueId() : found->second;
 }
 
+/// Until the trace is whole, `classes` also has a class that is the only one.
+void TraceRecorder::add_class(TraceValue& value, TensorClass one) {
+    value.tensor_class = value.classes.empty() ? one : both(value.tensor_class, one);
+    if (std::find(value.classes.begin(), value.classes.end(), one) == value.classes.end()) {
+        value.classes.push_back(one);
+    }
+}
+
 void TraceRecorder::add_words(std::unordered_map<ValueId, TraceWords> const& words) {
     for (auto const& [value, found] : words) {
         auto const number = all_numbers_.find(value);
@@ -178,8 +196,9 @@ void TraceRecorder::add_words(std::unordered_map<ValueId, TraceWords> const& wor
                 of.recipe->duration_ns = found.recipe_ns;
             }
             of.dtype = found.dtype.empty() ? of.dtype : found.dtype;
-            of.tensor_class =
-                found.tensor_class == TensorClass::other ? of.tensor_class : found.tensor_class;
+            if (found.tensor_class) {
+                add_class(of, *found.tensor_class);
+            }
         }
     }
 }
@@ -197,6 +216,9 @@ Trace TraceRecorder::trace() const {
         if (value.recipe) {
             value.why_no_recipe.clear();
         }
+        if (value.classes.size() == 1) {
+            value.classes.clear();
+        }
     }
     for (std::size_t i = 0; i < times_.size(); ++i) {
         auto const& [from, to] = times_[i];
@@ -209,6 +231,9 @@ Trace TraceRecorder::trace() const {
 }
 
 Result<void> TraceRecorder::write(Trace const& trace) {
+    is_new_ = false;
+    file_.close();
+    file_.open(path_, std::ios::trunc);
     file_ << to_json_text(trace) << std::flush;
     if (!file_) {
         return Error{Errc::io, "cannot write the trace", path_};

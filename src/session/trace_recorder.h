@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -23,10 +24,10 @@ namespace spillway {
 
 /// What the driver knows about a value that no event tells.
 struct TraceWords {
-    std::string module{};         ///< that saved it; empty: not known
-    std::string why_no_recipe{};  ///< empty: it has one, or nobody looked for one
-    std::string dtype{};          ///< "float32"; empty: not known
-    TensorClass tensor_class = TensorClass::other;
+    std::string module{};                       ///< that saved it; empty: not known
+    std::string why_no_recipe{};                ///< empty: it has one, or nobody looked for one
+    std::string dtype{};                        ///< "float32"; empty: not known
+    std::optional<TensorClass> tensor_class{};  ///< to an operator that saves it; none: not told
     std::int64_t recipe_ns =
         0;  ///< of its recipe by the device; 0: as it was told when it was made
 };
@@ -41,8 +42,12 @@ struct TraceWords {
 class TraceRecorder {
   public:
     explicit TraceRecorder(Device& device) : device_(device) {}
+    /// A file that `open` made and nothing was written to is removed.
+    ~TraceRecorder();
+    TraceRecorder(TraceRecorder const&) = delete;
+    TraceRecorder& operator=(TraceRecorder const&) = delete;
 
-    /// Opens the file that `write` fills.
+    /// Opens the file that `write` fills; what is in it stays until then.
     ///
     /// Fails   Errc::io naming the file
     [[nodiscard]] Result<void> open(std::string const& path);
@@ -65,6 +70,7 @@ class TraceRecorder {
     /// The driver counted the value, whose save comes next, as that occurrence; its event has the
     /// slot that it was matched with.
     void was_counted(ValueId value, std::int32_t occurrence) { counted_[value] = occurrence; }
+    /// A class is told once for each operator that saves the value, in their order.
     void add_words(std::unordered_map<ValueId, TraceWords> const& words);
 
     /// Waits for the device, so that it knows the times.
@@ -81,6 +87,7 @@ class TraceRecorder {
         StreamEventRef on_stream;  ///< null on the host
     };
 
+    static void add_class(TraceValue& value, TensorClass one);
     void take(Saved const& event);
     void take(Need const& event);
     void take(PhaseBegan const& event);
@@ -101,6 +108,7 @@ class TraceRecorder {
     Device& device_;
     std::string path_;
     std::ofstream file_;
+    bool is_new_ = false;  ///< `open` made it, and nothing was written
     bool has_begun_ = false;
     Phase phase_ = Phase::setup;
     ValueId first_;  ///< of the trace's values; invalid: there is none

@@ -80,6 +80,7 @@ class FaultyTier final : public Tier {
         Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
     ) override;
     [[nodiscard]] TierCounters counters() const override { return wrapped_->counters(); }
+    void count_afresh() override { wrapped_->count_afresh(); }
 
   private:
     struct Operation {

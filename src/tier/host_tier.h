@@ -42,6 +42,7 @@ class HostTier final : public Tier {
     ) override;
     [[nodiscard]] std::span<std::byte> memory(Reservation const& room) override;
     [[nodiscard]] TierCounters counters() const override;
+    void count_afresh() override { entries_.count_afresh(); }
 
   private:
     struct Copy {

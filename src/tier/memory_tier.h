@@ -32,6 +32,7 @@ class MemoryTier final : public Tier {
         Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
     ) override;
     [[nodiscard]] TierCounters counters() const override { return entries_.counters(); }
+    void count_afresh() override { entries_.count_afresh(); }
 
   private:
     [[nodiscard]] Result<std::int64_t> take_entry(std::int64_t size_bytes) override;

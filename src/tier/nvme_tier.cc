@@ -67,6 +67,7 @@ class NvmeTier final : public Tier {
         Reservation const& room, std::int64_t first, std::int64_t count, std::byte mask
     ) override;
     [[nodiscard]] TierCounters counters() const override;
+    void count_afresh() override { entries_.count_afresh(); }
 
   private:
     [[nodiscard]] Result<std::int64_t> take_entry(std::int64_t size_bytes) override;

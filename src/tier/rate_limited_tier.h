@@ -60,6 +60,10 @@ class RateLimitedTier final : public Tier {
     ) override;
     /// Busy times are the link's.
     [[nodiscard]] TierCounters counters() const override;
+    void count_afresh() override {
+        wrapped_->count_afresh();
+        entries_.count_afresh();
+    }
 
   private:
     /// A block on the link.

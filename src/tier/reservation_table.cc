@@ -106,6 +106,12 @@ TierCounters ReservationTable::counters() const {
     return now;
 }
 
+void ReservationTable::count_afresh() {
+    MutexLock const lock(guard_);
+    SPILLWAY_ASSERT(in_flight_[0] + in_flight_[1] == 0, "what is under way would count by half");
+    counters_ = {.used_bytes = counters_.used_bytes, .peak_used_bytes = counters_.used_bytes};
+}
+
 ReservationTable::Place ReservationTable::place_of(std::int64_t number) const {
     MutexLock const lock(guard_);
     SPILLWAY_ASSERT(number >= 0 && number < std::ssize(entries_), "no such entry");

@@ -67,6 +67,9 @@ class ReservationTable {
     /// Everything but `staging_bytes`, `requested_bytes` and `locked_bytes`.
     [[nodiscard]] TierCounters counters() const;
 
+    /// As Tier::count_afresh.
+    void count_afresh();
+
     /// Where a reserved entry lies, and what was asked for.
     [[nodiscard]] Place place_of(std::int64_t entry) const;
 

@@ -38,6 +38,19 @@ TEST(ReservationTableTest, a_number_that_is_used_again_starts_fresh) {
     EXPECT_EQ(table.counters().peak_used_bytes, 4096);
 }
 
+TEST(ReservationTableTest, counts_afresh_but_for_what_is_reserved) {
+    ReservationTable table;
+    std::int64_t const entry = table.add(0, 100, 4096, 1);
+    std::int64_t const other = table.add(4096, 100, 4096, 1);
+    ASSERT_TRUE(table.begin(entry, Direction::store, 100).ok());
+    table.end(entry, Direction::store, true);
+    table.remove(other);
+    table.count_afresh();
+    EXPECT_EQ(table.counters(), (TierCounters{.used_bytes = 4096, .peak_used_bytes = 4096}));
+    table.remove(entry);
+    EXPECT_EQ(table.counters().used_bytes, 0);
+}
+
 TEST(ReservationTableDeathTest, an_entry_in_use_is_not_handed_back) {
     ReservationTable table;
     std::int64_t const entry = table.add(0, 100, 4096, 1);

@@ -140,6 +140,10 @@ class Tier {
     );
 
     [[nodiscard]] virtual TierCounters counters() const = 0;
+    /// What was moved and reserved so far counts no more: it measured the tier.
+    ///
+    /// Order   nothing is in flight
+    virtual void count_afresh() = 0;
 
   protected:
     friend class Reservation;

@@ -33,7 +33,9 @@ struct TraceValue {
     std::optional<RecipeShape> recipe{};  ///< none: it cannot be made again
     std::string module{};         ///< that saves it, "layers.0"; empty: the model, or unknown
     std::string why_no_recipe{};  ///< in words; may be empty, and is where there is a recipe
-    TensorClass tensor_class = TensorClass::other;  ///< to the operator that saves it
+    TensorClass tensor_class = TensorClass::other;  ///< to all operators that save it
+    std::vector<TensorClass> classes{};  ///< to each of them, once, where they differ: a map that a
+                                         ///< ReLU gives to a convolution has two, and is `other`
 
     bool operator==(TraceValue const&) const = default;
 };

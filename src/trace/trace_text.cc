@@ -16,7 +16,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 /// docs/formats/trace.md lists what changed with each version.
-constexpr std::int64_t kTraceVersion = 5;
+constexpr std::int64_t kTraceVersion = 6;
 
 void put_ids(OrderedJson& json, char const* key, std::vector<ValueId> const& ids) {
     if (ids.empty()) {
@@ -49,6 +49,9 @@ OrderedJson to_json(TraceValue const& value) {
     }
     if (value.tensor_class != TensorClass::other) {
         json["class"] = name_of(value.tensor_class);
+    }
+    for (TensorClass const each : value.classes) {
+        json["classes"].push_back(name_of(each));
     }
     if (value.recipe) {
         json["recipe"] = to_json(*value.recipe);
@@ -90,8 +93,26 @@ RecipeShape read_recipe(JsonView const& view) {
         view.at("transient_bytes").integer()};
 }
 
+TensorClass read_class(JsonView const& view) {
+    Result<TensorClass> const found = parse_tensor_class(view.text());
+    if (!found.ok()) {
+        view.fail(found.error().what);
+        return TensorClass::other;
+    }
+    return *found;
+}
+
 TraceValue read_value(JsonView const& view) {
-    view.only({"slot", "size_bytes", "dtype", "kind", "module", "class", "recipe", "why_no_recipe"}
+    view.only(
+        {"slot",
+         "size_bytes",
+         "dtype",
+         "kind",
+         "module",
+         "class",
+         "classes",
+         "recipe",
+         "why_no_recipe"}
     );
     TraceValue value;
     value.slot = read_slot(view.at("slot"));
@@ -102,11 +123,11 @@ TraceValue read_value(JsonView const& view) {
     );
     value.module = view.has("module") ? view.at("module").text() : "";
     if (view.has("class")) {
-        Result<TensorClass> const found = parse_tensor_class(view.at("class").text());
-        if (!found.ok()) {
-            view.at("class").fail(found.error().what);
-        } else {
-            value.tensor_class = *found;
+        value.tensor_class = read_class(view.at("class"));
+    }
+    if (view.has("classes")) {
+        for (JsonView const& item : view.at("classes").items()) {
+            value.classes.push_back(read_class(item));
         }
     }
     if (view.has("recipe")) {

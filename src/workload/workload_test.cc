@@ -115,6 +115,20 @@ TEST(Workload, pictures_take_the_known_operations) {
     }
 }
 
+/// VGG-16 has 13 convolutions; most take what a ReLU saved, too.
+TEST(Workload, a_convolutions_input_is_one_whoever_else_saves_it) {
+    Trace const trace = traced({.model = "vgg16", .batch = 1});
+    auto const count = [&](TensorClass wanted) {
+        return std::count_if(trace.values.begin(), trace.values.end(), [&](auto const& value) {
+            auto const& all = value.classes;
+            return value.tensor_class == wanted ||
+                   std::find(all.begin(), all.end(), wanted) != all.end();
+        });
+    };
+    EXPECT_EQ(count(TensorClass::convolution_input), 13);
+    EXPECT_GT(count(TensorClass::relu_output), 13);
+}
+
 /// "layer1.0" of "layer1.0.bn1"; empty outside of the blocks of a ResNet.
 std::string block_of(std::string const& module) {
     std::size_t const dot = module.find('.');

@@ -23,6 +23,8 @@ class Planning(InFolder):
         self.assertEqual(plan.returncode, 0, plan.stderr)
         self.assertRegex(plan.stderr, r"\Ate:layers=2: step \d+\.\d{3} s .* of compute\), peak .* with nothing moved\n\Z")
         self.assertEqual(json.loads(plan.stdout)["policy"], "te:layers=2")
+        bounded = self.run_program("plan", *files, "--policy", "auto")
+        self.assertRegex(bounded.stderr, r" with nothing moved, no plan takes less than \d+\.\d{3} s \(gap \d+\.\d %\)\n")
         pathlib.Path(self.path("plan.json")).write_text(plan.stdout)
         found = self.run_program("simulate", *files, self.path("plan.json"), "--timeline", self.path("timeline.json"))
         self.assertEqual(found.returncode, 0, found.stderr)
@@ -163,7 +165,7 @@ class Planning(InFolder):
         trace, machine = str(GOLDEN / "trace.json"), str(GOLDEN / "machine.json")
         pathlib.Path(self.path("cut.json")).write_text(pathlib.Path(trace).read_text()[:100])
         cases = [(["plan", self.path("none"), machine, "--policy", "te"], "none"),
-                 (["plan", self.path("cut.json"), machine, "--policy", "te"], "cut.json"),
+                 (["plan", self.path("cut.json"), machine, "--policy", "te"], "cut.json: trace: is not JSON at line "),
                  (["plan", machine, machine, "--policy", "te"], "spillway_trace"),
                  (["plan", trace, machine, "--policy", "best"], "no policy 'best'; there are"),
                  (["plan", trace, machine, "--policy", "te:x=1"], "no parameter 'x'"),

@@ -90,7 +90,7 @@ TEST(Golden, todays_format_says_what_the_first_said) {
 TEST(Golden, the_first_format_is_refused_in_one_line) {
     EXPECT_EQ(
         parse_trace(golden("format_1/trace.json")).error().message(),
-        "trace: the text is of format version 1; this Spillway reads version 5 only"
+        "trace: the text is of format version 1; this Spillway reads version 6 only"
     );
     EXPECT_EQ(
         parse_machine(golden("format_1/machine.json")).error().message(),

@@ -73,18 +73,19 @@ def kept_sharded():
 
 
 KINDS = (replicated, replicated_with_views, replicated_and_recomputed, sharded, sharded_bf16, kept_sharded)
-MADE_AGAIN = (replicated, sharded)
+STEPS_WITH_A_PLAN = 4  # the third runs under it
+MADE_AGAIN = (replicated, sharded, sharded_bf16)
 
 
 def local(tensor):
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def train(model, around, rank):
-    """Two steps of two batches each; losses, gradients and parameters of this process."""
+def train(model, around, rank, steps=2):
+    """Some steps of two batches each; losses, gradients and parameters of this process."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     seen = []
-    for step in range(2):
+    for step in range(steps):
         for batch in range(2):
             with around:
                 loss = model(noise(ROWS, WIDTH, step=100 * rank + 10 * step + batch)).float().square().mean()
@@ -96,11 +97,11 @@ def train(model, around, rank):
     return seen + bits(local(parameter) for parameter in model.parameters())
 
 
-def under(kind, rank, budget, **options):
+def under(kind, rank, budget, steps=2, **options):
     """The same in a session with this budget, and its report."""
     model = kind()
     session = spillway.session(model, device_budget=budget, **options)
-    seen = train(model, session, rank)
+    seen = train(model, session, rank, steps)
     report = session.report()
     session.close()
     return seen, report
@@ -126,7 +127,13 @@ def made_again_differs(kind, rank, budget, plain):
     made_again, report = under(kind, rank, budget)
     if made_again != plain:
         return f"{sum(a != b for a, b in zip(plain, made_again, strict=True))} of {len(plain)} tensors differ, made again"
-    return None if report["recomputed_values"] > 0 else "nothing was made again"
+    if report["recomputed_values"] == 0:
+        return "nothing was made again"
+    plain = train(kind(), contextlib.nullcontext(), rank, STEPS_WITH_A_PLAN)
+    planned, report = under(kind, rank, "1GiB", STEPS_WITH_A_PLAN, policy="recompute_all")
+    if planned != plain:
+        return f"{sum(a != b for a, b in zip(plain, planned, strict=True))} of {len(plain)} tensors differ, under a plan"
+    return None if report["recomputed_values"] > 0 else "nothing was made again under a plan"
 
 
 def process(rank, folder):

@@ -53,6 +53,18 @@ class NoDisk(unittest.TestCase):
                 for mib in enough:
                     self.assertTrue(self.trains(mib, optimizer), mib)
 
+    def test_a_refusal_says_that_nothing_can_move(self):
+        model = nn.Sequential(*(Block() for _ in range(BLOCKS)))
+        session = spillway.session(model, device_budget=24 * MIB)
+        self.addCleanup(session.close)
+        with self.assertRaisesRegex(torch.OutOfMemoryError,
+                                    r"there is no host or NVMe budget to move anything to \(give an NVMe folder, nvme=, or host_budget=\)\. "
+                                    r"spillway\.fit\(model, step\) tells"):
+            with session:
+                loss = model(self.input).square().mean()
+            loss.backward()
+        self.assertEqual(session.last_refusal["why"], "no_pool")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -72,9 +72,10 @@ class Install(unittest.TestCase):
         ran = run_in(python, "-c", readme_example(self.folder))
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertIn(f"True {python.parent.parent}", ran.stdout)
-        program = run_in(python, "-m", "spillway", "train", "--help")
-        self.assertEqual((program.returncode, program.stdout), (2, ""))
-        self.assertRegex(program.stderr, r"\Aspillway: .*built without the program.*libcli11-dev.*\n\Z")
+        for start in ([python, "-m", "spillway"], [python.parent / "spillway"]):
+            program = run_in(*start, "train", "--help")
+            self.assertEqual((program.returncode, program.stdout), (2, ""))
+            self.assertRegex(program.stderr, r"\Aspillway: .*built without the program.*libcli11-dev.*\n\Z")
 
     def test_without_torch(self):
         python = environment(self.folder / "without-torch", False)

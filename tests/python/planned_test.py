@@ -67,6 +67,11 @@ class Planned(Case):
                     self.assertLessEqual(plan["peak_bytes"], 1.03 * plan["foretold_peak_bytes"])
                 self.assertGreater(report["loaded_bytes"] + report["recomputed_bytes"], 0)
 
+    def test_measuring_the_drive_is_no_move(self) -> None:
+        session = self.open(seeded(model), "1GiB", policy="te")
+        report = session.report()
+        self.assertEqual((report["stored_bytes"], report["loaded_bytes"], report["nvme_peak_bytes"]), (0, 0, 0))
+
     def test_a_plan_makes_again_what_a_slow_link_does_not_hide(self) -> None:
         budget = int(0.75 * self.under("online")[1]["device_peak_bytes"])
         seen, report = self.under("capuchin", budget, nvme_rate="10MB")

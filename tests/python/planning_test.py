@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import os
 import pathlib
 import tempfile
 import unittest
@@ -65,6 +66,29 @@ class Planning(Case):
         self.assertGreater(min(device["codec_bytes_per_s"].values()), 0)
         self.assertTrue(torch.equal(torch.get_rng_state(), before))
 
+    def test_the_device_of_a_probe_has_this_machines_memory(self) -> None:
+        device = next(tier for tier in spillway.probe()["tiers"] if tier["pool"] == "device")
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # a cgroup may have less
+        self.assertTrue(0 < device["capacity_bytes"] <= there, f"{device} of {there}")
+
+    def test_the_rate_and_the_kind_of_folder_reach_the_probe_and_the_sessions(self) -> None:
+        slow, machines, sessions = 50 << 20, [], []
+
+        def probe(*given: Any, **named: Any) -> dict[str, Any]:
+            machines.append(spillway.probe(*given, **named))
+            return machines[-1]
+
+        with unittest.mock.patch.object(planning, "probe", probe), \
+                unittest.mock.patch.object(planning, "_measure", lambda _model, _step, _row, places: sessions.append(places) or [1.0]):
+            spillway.fit(self.net, self.step, nvme=self.folder, nvme_budget="64MiB", nvme_rate=slow)
+            spillway.compare(self.net, self.step, policies=["te"], budgets=["64MiB"], nvme=self.folder, nvme_budget="64MiB",
+                             nvme_allow_tmpfs=True, nvme_rate=slow, real=True)
+        self.assertEqual(len(machines), 2)
+        for machine in machines:
+            for link in machine["links"]:
+                self.assertLess(link["rate_bytes_per_s"], 1.5 * slow)
+        self.assertEqual({(places["nvme_rate"], places["nvme_allow_tmpfs"]) for places in sessions}, {(slow, True)})
+
     def test_fit_goes_from_the_peak_down_to_the_smallest_budget_that_works(self) -> None:
         curve = spillway.fit(self.net, self.step, machine=self.machine())
         self.assertLess(curve.floor_bytes, 0.6 * curve.peak_bytes)
@@ -97,6 +121,82 @@ class Planning(Case):
         self.assertIn("measured here", str(table))
         self.assertEqual(json.loads(table.to_json())["rows"], table.rows)
         self.assertEqual(gradients(self.net) + bits(self.net.buffers()), before)
+
+    def test_a_map_that_a_relu_gives_to_a_convolution_is_that_ones_input_and_has_a_layer(self) -> None:
+        net = seeded(lambda: torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.ReLU())
+                                                   for _ in range(6))))
+        images, file = noise(4, 8, 32, 32), pathlib.Path(self.folder, "trace.json")
+        session = self.open(net, "1TiB")
+        session.trace(file)
+        for _ in range(3):
+            with session:
+                loss = net(images).square().mean()
+            loss.backward()
+        session.close()
+        maps = json.loads(file.read_text())["values"]
+        self.assertEqual([each.get("classes", each.get("class")) for each in maps],
+                         [["relu_output", "convolution_input"]] * 5 + [["relu_output", "other"]])
+        self.assertEqual([each.get("module") for each in maps[:5]], ["0", "1", "2", "3", "4"])
+        table = spillway.compare(net, lambda: net(images).square().mean(), policies=["te:layers=2", "vdnn_conv"],
+                                 machine=self.machine())
+        for row in table.rows:
+            self.assertEqual(row["refusal"], "")
+            self.assertGreater(row["stored_bytes"], 0)
+
+    def recording(self, reports: list[spillway.Report]) -> Any:
+        """Keeps what each session that records says at its end."""
+        class Seen(spillway.Session):
+            def close(self) -> None:
+                reports.append(self.report())
+                super().close()
+
+        return unittest.mock.patch.object(planning, "Session", Seen)
+
+    def test_a_step_that_does_not_fit_is_recorded_under_a_budget(self) -> None:
+        whole = spillway.fit(self.net, self.step, machine="h100")
+        budget, reports = int(0.7 * whole.peak_bytes), []
+        places: list[dict[str, Any]] = [{"nvme": self.folder}, {"machine": "h100"}]  # on the second it is made again
+        for number, place in enumerate(places):
+            with self.subTest(place), self.recording(reports):
+                curve = spillway.fit(self.net, self.step, device_budget=budget, **place)
+                self.assertLessEqual(reports[number]["device_peak_bytes"], budget)
+                self.assertGreater(reports[number]["loaded_bytes"] + reports[number]["recomputed_bytes"], 0)
+                self.assertAlmostEqual(curve.peak_bytes, whole.peak_bytes, delta=0.05 * whole.peak_bytes)
+                self.assertGreater(len(curve.rows), 5)
+                self.assertEqual({row["refusal"] for row in curve.rows}, {""})
+                self.assertIn(f"note: recorded under a device budget of {budget}: ", str(curve))
+        self.assertNotIn("recorded under", str(whole))
+
+    def test_a_step_recorded_under_a_budget_has_the_recipes_of_layers(self) -> None:
+        peak = spillway.fit(self.net, self.step, machine="h100").peak_bytes
+        table = spillway.compare(self.net, self.step, policies=["rotor"], budgets=[int(0.6 * peak)], device_budget=int(0.7 * peak),
+                                 nvme=self.folder)
+        self.assertEqual(table.rows[0]["refusal"], "")
+        self.assertGreater(table.rows[0]["recomputed_bytes"], 0)
+        self.assertIn("recorded under", str(table))
+
+    def test_a_budget_that_cannot_record_the_step_is_refused_by_its_session(self) -> None:
+        before = gradients(self.net) + bits(self.net.buffers())
+        for place in ({"nvme": self.folder}, {"machine": "h100"}):
+            with self.subTest(place), standard_error() as said, \
+                    self.assertRaisesRegex(torch.OutOfMemoryError, "asked for .* at least .* are needed so far"):
+                spillway.fit(self.net, self.step, device_budget="1600KiB", **place)  # type: ignore[arg-type]
+            self.assertEqual(said, [])
+        with self.assertRaisesRegex(spillway.BudgetError, "^device_budget: "):
+            spillway.compare(self.net, self.step, device_budget="1KiB", machine="h100")
+        self.assertEqual(gradients(self.net) + bits(self.net.buffers()), before)
+
+    def test_a_row_has_the_bound_of_its_plan(self) -> None:
+        table = spillway.compare(self.net, self.step, policies=["auto", "tba"], budgets=["64MiB"], machine=self.machine())
+        of_auto, of_tba = table.rows
+        self.assertTrue(0 < of_auto["bound_step_ns"] <= of_auto["step_ns"])
+        self.assertEqual(of_tba["bound_step_ns"], 0)
+
+    def test_policies_say_what_their_parameters_mean(self) -> None:
+        listed = {policy.name: policy.parameters for policy in spillway.policies()}
+        self.assertEqual(listed["te"], {"layers": "how many leave, of the first; 0: all but two"})
+        self.assertEqual(list(listed["swapadvisor"]), ["seed", "generations", "population"])
+        self.assertEqual(listed["online"], {})
 
     def test_for_real_the_policies_are_measured_in_turn(self) -> None:
         with unittest.mock.patch.object(planning, "_measure", wraps=planning._measure) as measure:
@@ -205,8 +305,8 @@ class Planning(Case):
     def test_a_value_that_cannot_be_is_an_OptionError(self) -> None:
         cases: list[tuple[str, str, Any]] = [
             ("policy", "no policy 'best'; there are", lambda: spillway.fit(self.net, self.step, policy="best", machine="h100")),
-            ("policy", "no policy 'best'; there are", lambda: spillway.compare(self.net, self.step, policies=["best"], machine="h100")),
-            ("policy", "'te': no parameter 'x'", lambda: spillway.compare(self.net, self.step, policies=["te:x=1"], machine="h100")),
+            ("policies", "no policy 'best'; there are", lambda: spillway.compare(self.net, self.step, policies=["best"], machine="h100")),
+            ("policies", "'te': no parameter 'x'", lambda: spillway.compare(self.net, self.step, policies=["te:x=1"], machine="h100")),
             ("policies", "expected a name, got 3", lambda: spillway.compare(self.net, self.step, policies=[3], machine="h100")),  # type: ignore[list-item]
             ("budgets", "'much' is not a size", lambda: spillway.compare(self.net, self.step, budgets=["much"], machine="h100")),
             ("machine", "no such file, and no data sheet 'h1000'", lambda: spillway.compare(self.net, self.step, machine="h1000")),
@@ -222,7 +322,7 @@ class Planning(Case):
         cases: list[tuple[str, Any]] = [
             (r"fit\(\) has no option 'polcy'; it has policy$", lambda: spillway.fit(self.net, self.step, polcy="te")),  # type: ignore[call-arg]
             (r"fit\(\) has no option 'x'; it has policy, machine,", lambda: spillway.fit(self.net, self.step, x=1)),  # type: ignore[call-arg]
-            (r"compare\(\) has no option 'budget'; it has budgets, host_budget", lambda: spillway.compare(self.net, self.step, budget=1)),  # type: ignore[call-arg]
+            (r"compare\(\) has no option 'budget'; it has budgets, device_budget, host_budget", lambda: spillway.compare(self.net, self.step, budget=1)),  # type: ignore[call-arg]
             (r"probe\(\) has no option 'nmve'; it has nvme", lambda: spillway.probe(nmve=self.folder)),  # type: ignore[call-arg]
         ]
         for says, call in cases:
@@ -236,10 +336,16 @@ class Planning(Case):
             ("no policy 'best'", lambda: spillway.fit(self.net, self.step, policy="best", machine=machine)),
             ("step: expected a function", lambda: spillway.fit(self.net, 3, machine=machine)),  # type: ignore[arg-type]
             ("it returned float", lambda: spillway.fit(self.net, lambda: self.step().item(), machine=machine)),  # type: ignore[arg-type, return-value]
+            ("a loss of one number, got a tensor of \\[256, 64\\]", lambda: spillway.fit(self.net, lambda: self.net(self.batch), machine=machine)),
+            ("model: none of its parameters", lambda: spillway.fit(torch.nn.Linear(2, 2), self.step, machine=machine)),
             ("no parameter has a gradient", lambda: spillway.fit(self.net, lambda: None, machine=machine)),
             ("holds nothing", lambda: spillway.compare(self.net, self.step, budgets=[0], machine=machine)),
             ("expected a name", lambda: spillway.fit(self.net, self.step, policy=3, machine=machine)),  # type: ignore[arg-type]
             ("leave nvme and the budgets out", lambda: spillway.fit(self.net, self.step, machine=machine, nvme=self.folder)),
+            ("leave nvme and the budgets out", lambda: spillway.fit(self.net, self.step, machine=machine, nvme_allow_tmpfs=True)),
+            ("leave nvme and the budgets out", lambda: spillway.compare(self.net, self.step, machine=machine, host_budget=0)),
+            ("nvme_rate: ", lambda: spillway.fit(self.net, self.step, nvme=self.folder, nvme_rate="fast")),
+            ("device_budget: ", lambda: spillway.fit(self.net, self.step, machine=machine, device_budget="much")),
             ("expected a list", lambda: spillway.compare(self.net, self.step, policies="te", machine=machine)),
             ("budgets: ", lambda: spillway.compare(self.net, self.step, budgets=["much"], machine=machine)),
             ("leave machine out", lambda: spillway.compare(self.net, self.step, machine=machine, real=True)),

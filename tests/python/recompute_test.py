@@ -8,6 +8,7 @@ import threading
 import unittest
 import warnings
 
+import numpy as np
 import spillway
 import torch
 from torch import nn
@@ -116,6 +117,73 @@ class Recompute(unittest.TestCase):
         with self.assertRaises(spillway.OptionError) as refused:
             spillway.session(model, device_budget="20MiB", recompute="off", policy="rotor")
         self.assertEqual((refused.exception.option, refused.exception.code), ("policy", "makes_again"))
+
+    def test_a_buffer_in_numpys_memory_that_numpy_writes_before_backward(self):
+        class Scaled(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(WIDTH, WIDTH)
+                self.array = np.ones((WIDTH, WIDTH), np.float32)
+                self.register_buffer("scale", torch.from_numpy(self.array))
+
+            def forward(self, x):
+                return torch.tanh(self.linear(x) @ self.scale)
+
+        made = []
+
+        def make():
+            torch.manual_seed(1)
+            made[:] = [Scaled() for _ in range(3)]
+            return nn.Sequential(*made, *(Block() for _ in range(5)))
+
+        def write():
+            for each in made:
+                each.array += 1.0
+        self.expect_plain(make, between=write)
+
+    def refused(self, model) -> int:
+        """Kinds of recipes whose result was another when they were tried."""
+        session = spillway.session(model, policy="recompute_all", device_budget="1GiB")
+        self.train(model, session, steps=4)
+        report = session.report()
+        session.close()
+        self.assertGreater(report["recomputed_values"], 0)
+        return report["refused_recipes"]
+
+    def test_what_was_written_since_refuses_no_other_recipe(self):
+        class Logs(nn.Module):
+            """Keeps a metric with its graph, and writes what that saved."""
+            def __init__(self):
+                super().__init__()
+                self.linear, self.kept = nn.Linear(WIDTH, WIDTH), []
+
+            def forward(self, x):
+                h = self.linear(x).mul(1.5)
+                self.kept[:] = [h.square().mean()]
+                return h.relu_().sin()
+
+        class Gates(nn.Module):
+            """Writes parts of one storage that have versions of their own."""
+            def __init__(self):
+                super().__init__()
+                self.cell = nn.GRUCell(WIDTH, WIDTH)
+
+            def forward(self, x):
+                return self.cell(x, torch.zeros_like(x) + 0.1)
+
+        for first in (Logs, Gates):
+            with self.subTest(first.__name__):
+                torch.manual_seed(1)
+                self.assertEqual(self.refused(nn.Sequential(first(), *(Block() for _ in range(3)))), 0)
+
+    def test_beside_compiled_blocks(self):
+        def make():
+            torch._dynamo.reset()
+            model = self.model()
+            for block in model[::2]:
+                block.compile(backend="aot_eager")
+            return model
+        self.expect_plain(make, share=0.1)
 
     def test_what_writes_in_place(self):
         self.expect_plain(lambda: self.model(inplace=True), share=0.15)

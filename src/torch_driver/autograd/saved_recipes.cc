@@ -4,6 +4,7 @@
 // Values that are made again: where recipes come from, what they keep, and how they run.
 
 #include "base/ordering_rules.h"
+#include "base/units.h"
 #include "torch_driver/autograd/saved_tensors.h"
 #include "torch_driver/recorder/own_work.h"
 #include "torch_driver/recorder/recipe_rules.h"
@@ -88,8 +89,9 @@ std::size_t SavedTensors::most_calls() const {
 /// training does not write it between forward and backward. One that a program does write there (a
 /// queue of keys that each forward changes) is copied before the operator runs that writes it, for
 /// what was dropped by a recipe, and is no source from then on. A gradient, which backward writes,
-/// is none as it lies. A write that the recorder does not see (on another thread, after the `with`,
-/// by no operator) is seen by the checksum of what is made again, and the step stops.
+/// is none as it lies, and nor is a buffer in memory that another library gave. A write that the
+/// recorder does not see (on another thread, after the `with`, by no operator) is seen by the
+/// checksum of what is made again, and the step stops.
 bool SavedTensors::is_used_in_place(Content const& content) const {
     if (!makes_blocks_again_ || content.value.valid() || !content.is_of_before ||
         content.is_changing || content.size_bytes <= kMostCopiedOfOwned) {
@@ -100,7 +102,11 @@ bool SavedTensors::is_used_in_place(Content const& content) const {
 }
 
 bool SavedTensors::is_used_as_it_lies(c10::StorageImpl const& storage) const {
-    return owned_.has(storage) && !owned_.is_gradient(storage);
+    std::optional<OwnedKind> const kind = owned_.kind_of(storage);
+    // A buffer in NumPy's or another library's memory may be written unseen, also in plain
+    // training.
+    bool const is_watched = storage.resizable() || kind == OwnedKind::parameter;
+    return kind && kind != OwnedKind::gradient && is_watched;
 }
 
 std::int64_t SavedTensors::copied_bytes(Recipe const& recipe) const {
@@ -259,13 +265,27 @@ std::optional<std::vector<SavedRecipe::Source>> SavedTensors::kept_sources(
     return sources;
 }
 
+/// Of one that is no saved value: "blocks.0.up.weight".
+std::string SavedTensors::source_words(Content const& content) const {
+    std::string const size = format_size(content.size_bytes);
+    if (!is_used_in_place(content)) {
+        return "a copy of " + size;
+    }
+    auto const storage = content.storage.lock();
+    auto const name = storage ? owned_.name_of(*storage) : nullptr;
+    return name ? *name : "a parameter or buffer of " + size;
+}
+
 SavedTensors::Sought SavedTensors::seek_recipe(SavedContent const& saved, std::int64_t room_bytes) {
     std::variant<Recipe, Recipe::Refused> found = recipe_of_calls(saved);
     if (auto const* const refused = std::get_if<Recipe::Refused>(&found)) {
         return {{}, false, log_.is_kept() ? words_of(*refused, *saved.content, most_calls()) : ""};
     }
     auto& recipe = std::get<Recipe>(found);
-    std::string words = log_.is_kept() ? recipe.words() : "";
+    std::string words;
+    if (log_.is_kept()) {
+        words = recipe.words([this](Content const& content) { return source_words(content); });
+    }
     std::int64_t const copied = copied_bytes(recipe);
     if (copied > saved.content->size_bytes / kCopiedShare) {
         return {{}, false, "the copies for it would take more than a quarter of it"};
@@ -287,6 +307,8 @@ SavedTensors::Sought SavedTensors::seek_recipe(SavedContent const& saved, std::i
             return {std::move(made), false, std::move(words)};
         case Proof::again:
             return {{}, true, {}};
+        case Proof::written:
+            return {{}, false, "it, or what it is made of, was written since"};
         case Proof::differs:
             break;
     }
@@ -439,6 +461,9 @@ SavedTensors::Proof SavedTensors::prove(
         if (value) {
             come_after(*entry);
         }
+        if (!has_what_was_saved(saved.value, recipe)) {
+            return Proof::written;  // which says nothing of others like it
+        }
         sources = sources_of(recipe);
     }
     std::int64_t const needed = recipe.recipe.transient_bytes() + saved.content->size_bytes;
@@ -590,23 +615,29 @@ bool SavedTensors::is_as_saved(ValueId value) const {
     return entry != nullptr && entry->content != nullptr && !entry->content->is_written();
 }
 
+/// A sum may allocate, and what makes room for that must not take another.
+std::uint64_t SavedTensors::checksum_of(c10::Storage const& storage) {
+    LettingGo const here;
+    return checksums_.of(storage);
+}
+
+bool SavedTensors::has_what_was_saved(ValueId value, SavedRecipe const& recipe) const {
+    std::vector<ValueId> const sources = recipe.values();
+    auto const is_usable = [this](ValueId id) SPILLWAY_REQUIRES(mutex_) { return is_as_saved(id); };
+    return is_as_saved(value) && !recipe.is_written() &&
+           std::all_of(sources.begin(), sources.end(), is_usable);
+}
+
 bool SavedTensors::keep_recipe(ValueId value) {
     c10::Storage storage;
     {
         MutexLock const lock(mutex_);
         SavedValue* const entry = state_.values.find(value);
         bool const has_recipe = entry != nullptr && entry->recipe != nullptr && storage_of(*entry);
-        if (!has_recipe || !is_unshared(*entry) || !is_as_saved(value) ||
-            entry->recipe->is_written()) {
+        if (!has_recipe || !is_unshared(*entry) || !has_what_was_saved(value, *entry->recipe)) {
             return false;
         }
-        std::vector<ValueId> const sources = entry->recipe->values();
-        auto const is_usable = [this](ValueId id)
-                                   SPILLWAY_REQUIRES(mutex_) { return is_as_saved(id); };
-        if (!std::all_of(sources.begin(), sources.end(), is_usable)) {
-            return false;
-        }
-        for (ValueId const id : sources) {
+        for (ValueId const id : entry->recipe->values()) {
             ++state_.values.find(id)->recipe_pins;
         }
         entry->checksum = 0;
@@ -615,8 +646,7 @@ bool SavedTensors::keep_recipe(ValueId value) {
     }
     std::uint64_t checksum = 0;
     try {
-        LettingGo const here;
-        checksum = checksums_.of(storage);
+        checksum = checksum_of(storage);
     } catch (std::exception const&) {
         Ending ending;  // the device has no room for it, or has failed
         {
@@ -663,8 +693,10 @@ Result<std::int64_t> SavedTensors::recompute(ValueId value) {
     bool is_same = false;
     try {  // the checksum may allocate, too
         made = run(*recipe, *sources);
-        is_same = made.ok() &&
-                  (checksums_.of(*made) == checksum || !keeps(RecipeRule::checksums_are_compared));
+        if (made.ok()) {
+            checksums_.prepare(made->device(), static_cast<std::int64_t>(made->nbytes()));
+            is_same = checksum_of(*made) == checksum || !keeps(RecipeRule::checksums_are_compared);
+        }
     } catch (std::exception const& failure) {
         thrown_here() = std::current_exception();
         return Error{Errc::unsupported, failure.what(), ""};

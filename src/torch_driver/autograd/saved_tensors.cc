@@ -56,6 +56,7 @@ SavedTensors::Filed SavedTensors::file(SavedHook& hook, at::Tensor const& tensor
             add_hook(hook, *known);
             SaverClass const before = std::exchange(entry.saver, both(entry.saver, saver));
             filed = entry.saver == before ? Filed::known : Filed::differs;
+            fresh.saver = saver;
         } else {  // where it is known it was written in place since: another value
             fresh = add_value(hook, tensor, saver);
         }

@@ -25,6 +25,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -61,7 +62,7 @@ class SavedTensors final : public Driver {
         Slot slot;
         std::int64_t storage_bytes = 0;  ///< as torch asked
         bool is_whole = false;           ///< the tensor has every element of its storage
-        SaverClass saver;                ///< where tensors are classified
+        SaverClass saver;  ///< where tensors are classified; all that is told of a known value
     };
 
     /// A forward begins: slots are counted afresh, and the log begins.
@@ -256,6 +257,7 @@ class SavedTensors final : public Driver {
     [[nodiscard]] bool is_used_in_place(Content const& content) const;
     /// A parameter or buffer (Note [Parameters as sources]).
     [[nodiscard]] bool is_used_as_it_lies(c10::StorageImpl const& storage) const;
+    [[nodiscard]] std::string source_words(Content const& content) const;
     [[nodiscard]] std::int64_t copied_bytes(Recipe const& recipe) const;
     [[nodiscard]] std::size_t most_calls() const;
     /// What became of the look for a recipe.
@@ -264,9 +266,13 @@ class SavedTensors final : public Driver {
         bool again = false;                         ///< it is to be looked for again: no room now
         std::string words;                          ///< of it, or why there is none; for the log
     };
+    [[nodiscard]] std::uint64_t checksum_of(c10::Storage const& storage);
     void measure_checksum(c10::Storage const& value);
     [[nodiscard]] std::int64_t checking_ns(std::int64_t size_bytes) const;
-    enum class Proof : std::uint8_t { same, differs, again };
+    enum class Proof : std::uint8_t { same, differs, written, again };
+    /// Nobody wrote the value or what it is made of since they were saved.
+    [[nodiscard]] bool has_what_was_saved(ValueId value, SavedRecipe const& recipe) const
+        SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] Sought seek_recipe(SavedContent const& saved, std::int64_t room_bytes);
     [[nodiscard]] std::variant<Recipe, Recipe::Refused> recipe_of_calls(SavedContent const& saved);
     [[nodiscard]] std::optional<std::vector<SavedRecipe::Source>> kept_sources(
@@ -287,7 +293,7 @@ class SavedTensors final : public Driver {
     Eligibility const eligibility_;
     /// Shared with what the mover holds.
     std::shared_ptr<WrappedStorages> const wrapped_ = std::make_shared<WrappedStorages>();
-    bool classifies_ = false;
+    std::atomic<bool> classifies_ = false;
     bool makes_blocks_again_ = false;
     ProvedRecipes proved_;
     Checksums checksums_;

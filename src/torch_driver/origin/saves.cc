@@ -30,6 +30,26 @@ std::string common(std::string const& one, std::string const& other) {
     return one.substr(0, one_ends || other_ends ? same : end);
 }
 
+/// The part of `path` that follows `head`: of "h.10.mlp" after "h" it is "10".
+std::string part_after(std::string const& path, std::string const& head) {
+    std::size_t const begin = head.empty() ? 0 : head.size() + 1;
+    return begin >= path.size() ? "" : path.substr(begin, path.find('.', begin) - begin);
+}
+
+bool is_number(std::string const& part) {
+    return !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+}
+
+/// The place of what has no parameter and lies between two modules: what both are in; of two layers
+/// in a row (numbered ones, "h.0" and "h.1") the first, which it most likely ends.
+std::string between(std::string const& before, std::string const& after) {
+    std::string const both = common(before, after);
+    std::string const layer = part_after(before, both);
+    return is_number(layer) && is_number(part_after(after, both))
+               ? both + (both.empty() ? "" : ".") + layer
+               : both;
+}
+
 std::string text_of(std::string const* name) {
     return name == nullptr ? std::string() : *name;
 }
@@ -91,7 +111,7 @@ std::vector<std::string> places_of(std::vector<Save> const& saves) {
         bool const has_both = before && after[i];
         all.push_back(
             own != module_of_node.end() ? own->second
-            : has_both                  ? common(*before, *after[i])
+            : has_both                  ? between(*before, *after[i])
                                         : before.value_or(after[i].value_or(""))
         );
     }

@@ -49,9 +49,21 @@ TEST(SavesTest, a_node_without_a_parameter_is_where_those_around_it_both_are) {
     EXPECT_EQ(between("blocks.0.up.weight", "blocks.0.up.bias"), "blocks.0.up");
     EXPECT_EQ(between("blocks.0.weight", "blocks.0.up.weight"), "blocks.0");
     EXPECT_EQ(between("blocks.0.up.weight", "blocks.0.weight"), "blocks.0");
-    EXPECT_EQ(between("blocks.1.weight", "blocks.10.weight"), "blocks");
+    EXPECT_EQ(between("blocks.up.weight", "blocks.upper.weight"), "blocks");
     EXPECT_EQ(between("up.weight", "down.weight"), "");
     EXPECT_EQ(between("weight", "down.weight"), "");
+}
+
+TEST(SavesTest, between_two_layers_it_is_of_the_first) {
+    auto const between = [](char const* before, char const* after) {
+        return places_of({saved_by(1, before), saved_by(2), saved_by(3, after)})[1];
+    };
+    EXPECT_EQ(between("0.weight", "2.weight"), "0") << "Sequential(Linear, ReLU, Linear)";
+    EXPECT_EQ(between("0.0.weight", "1.0.weight"), "0");
+    EXPECT_EQ(between("blocks.1.weight", "blocks.10.weight"), "blocks.1");
+    EXPECT_EQ(between("blocks.1.mlp.down.weight", "blocks.2.norm.weight"), "blocks.1");
+    EXPECT_EQ(between("blocks.1.mlp.down.weight", "head.weight"), "");
+    EXPECT_EQ(between("blocks.1.weight", "blocks.norm.weight"), "blocks");
 }
 
 TEST(SavesTest, before_the_first_parameter_and_after_the_last_it_is_that_ones_module) {

@@ -154,6 +154,20 @@ std::int64_t Recipe::transient_bytes() const {
     return sum;
 }
 
+namespace {
+
+/// Whether it may choose among kernels, or the order of a sum: a flag, the groups of a convolution,
+/// the dimensions of a mean. Sizes of what is allocated do not.
+bool chooses_kernel(OperatorFacts const& facts, c10::IValue const& argument) {
+    if (facts.allowed) {
+        return argument.isScalar() || argument.isString();
+    }
+    return (argument.isInt() && facts.replay == Replay::costly) || argument.isBool() ||
+           (argument.isIntList() && facts.replay != Replay::allocates);
+}
+
+}  // namespace
+
 std::uint64_t Recipe::signature() const {
     Hash hash;
     auto const add = [&hash](auto const& value) { hash.add(std::as_bytes(std::span(&value, 1))); };
@@ -166,15 +180,24 @@ std::uint64_t Recipe::signature() const {
         add(step.call->ambient.has_mkldnn);
         add(step.call->ambient.has_cudnn);
         add(step.call->ambient.is_cudnn_deterministic);
+        add(step.call->ambient.benchmarks_cudnn);
         if (step.call->products) {
             add(step.call->products->float32);
             add(step.call->products->fp16_reduction);
             add(step.call->products->bf16_reduction);
             add(step.call->products->accumulates_fp16);
+            add(step.call->products->blas);
         }
         for (c10::IValue const& argument : step.call->arguments) {
-            if (step.call->facts.allowed && (argument.isScalar() || argument.isString())) {
-                add(c10::IValue::hash(argument));  // a flag may choose among kernels
+            if (!chooses_kernel(step.call->facts, argument)) {
+                continue;
+            }
+            if (argument.isIntList()) {
+                for (std::int64_t const each : argument.toIntVector()) {
+                    add(each);
+                }
+            } else {
+                add(c10::IValue::hash(argument));
             }
         }
         for (TensorArgument const& each : step.call->tensors) {

@@ -64,8 +64,9 @@ class Recipe {
     /// Whether one is another library's, which its user vouches for.
     [[nodiscard]] bool has_allowed() const;
     void add_operators(OperatorSet& all) const;
-    /// "gelu of addmm's result, 1 operator, 0.4 ms".
-    [[nodiscard]] std::string words() const;
+    /// "gelu of addmm's result, 1 operator, 0.4 ms". `others` names a source that is no saved
+    /// value.
+    [[nodiscard]] std::string words(std::function<std::string(Content const&)> const& others) const;
 
     /// The wanted content's bytes, in a storage of their own.
     ///

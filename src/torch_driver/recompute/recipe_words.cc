@@ -7,6 +7,7 @@
 #include "torch_driver/recompute/recipe.h"
 
 #include <cstdio>
+#include <functional>
 #include <vector>
 
 namespace spillway {
@@ -20,10 +21,8 @@ std::string name_of(OperatorFacts const& facts) {
     return at == std::string::npos ? name : name.substr(at + 2);
 }
 
+/// Of a value.
 std::string source_words(Content const& source) {
-    if (!source.value.valid()) {
-        return "a copy of " + format_size(source.size_bytes);
-    }
     return source.by == nullptr ? "a saved tensor" : name_of(*source.by) + "'s result";
 }
 
@@ -66,14 +65,14 @@ std::string maker_words(Content const& content, std::string const& it) {
 
 }  // namespace
 
-std::string Recipe::words() const {
+std::string Recipe::words(std::function<std::string(Content const&)> const& others) const {
     std::vector<std::string> operators;
     for (Step const& step : steps_) {
         operators.push_back(name_of(step.call->facts));
     }
     std::vector<std::string> sources;
     for (ContentRef const& source : sources_) {
-        sources.push_back(source_words(*source));
+        sources.push_back(source->value.valid() ? source_words(*source) : others(*source));
     }
     char cost[64];
     std::snprintf(

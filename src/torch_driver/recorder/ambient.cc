@@ -52,6 +52,7 @@ ProductSettings ProductSettings::now(c10::DeviceType of) {
     settings.float32[3] = precision(CUDA, CONV);
     settings.fp16_reduction = context.allowFP16ReductionCuBLAS();
     settings.bf16_reduction = context.allowBF16ReductionCuBLAS();
+    settings.blas = at::globalContext().blasPreferredBackend();
     settings.accumulates_fp16 = context.allowFP16AccumulationCuBLAS();
     return settings;
 }
@@ -71,7 +72,8 @@ Ambient Ambient::now() {
         .only_warns = context.deterministicAlgorithmsWarnOnly(),
         .has_mkldnn = context.userEnabledMkldnn(),
         .has_cudnn = context.userEnabledCuDNN(),
-        .is_cudnn_deterministic = context.deterministicCuDNN()};
+        .is_cudnn_deterministic = context.deterministicCuDNN(),
+        .benchmarks_cudnn = context.benchmarkCuDNN()};
 }
 
 bool Ambient::is_same_process(Ambient const& other) const {
@@ -140,6 +142,9 @@ void WithAmbient::change(Ambient const& from, Ambient const& to) {
     }
     if (from.is_cudnn_deterministic != to.is_cudnn_deterministic) {
         context.setDeterministicCuDNN(to.is_cudnn_deterministic);
+    }
+    if (from.benchmarks_cudnn != to.benchmarks_cudnn) {
+        context.setBenchmarkCuDNN(to.benchmarks_cudnn);
     }
 }
 

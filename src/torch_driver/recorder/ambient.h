@@ -25,6 +25,7 @@ struct ProductSettings {
     at::CuBLASReductionOption fp16_reduction{};
     at::CuBLASReductionOption bf16_reduction{};
     bool accumulates_fp16 = false;
+    at::BlasBackend blas{};  ///< which of CUDA's libraries multiplies
 
     bool operator==(ProductSettings const&) const = default;
 
@@ -40,6 +41,7 @@ struct Ambient {
     bool has_mkldnn = true;
     bool has_cudnn = true;
     bool is_cudnn_deterministic = false;
+    bool benchmarks_cudnn = false;  ///< cuDNN chooses its algorithms by time
 
     bool operator==(Ambient const&) const = default;
 

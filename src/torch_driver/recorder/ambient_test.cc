@@ -26,6 +26,7 @@ Ambient other_than(Ambient const& now) {
     other.has_mkldnn = !now.has_mkldnn;
     other.has_cudnn = !now.has_cudnn;
     other.is_cudnn_deterministic = !now.is_cudnn_deterministic;
+    other.benchmarks_cudnn = !now.benchmarks_cudnn;
     return other;
 }
 

@@ -44,8 +44,7 @@ constexpr std::string_view kCostly =
     "_adaptive_avg_pool2d _scaled_dot_product_cudnn_attention "
     "_scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention "
     "_scaled_dot_product_flash_attention_for_cpu addbmm addmm addmv avg_pool1d avg_pool2d baddbmm "
-    "bmm constant_pad_nd convolution cudnn_convolution cumsum dot linear max_pool2d_with_indices "
-    "mm mv";
+    "bmm constant_pad_nd convolution cudnn_convolution dot linear max_pool2d_with_indices mm mv";
 constexpr std::string_view kOverwriting = "copy_ fill_ zero_";
 /// They take a generator, and overwrite.
 constexpr std::string_view kDrawing =

@@ -45,8 +45,11 @@ std::string words_to_go_on(RefusedAllocation const& refused, Device const& devic
         return "A run of two steps with a larger --device-budget prints \"needed at least\", " +
                works;
     }
-    return "Run two steps with a larger budget: device_needed_bytes in its report is " + works +
-           " (this is " + words_of_budget(refused) +
+    std::string const learn =
+        refused.face == Face::python && why == NoRoom::no_pool
+            ? "spillway.fit(model, step) tells which budgets work without one"
+            : "Run two steps with a larger budget: device_needed_bytes in its report is " + works;
+    return learn + " (this is " + words_of_budget(refused) +
            ", not the machine's memory; batch-size finders search for this text: " +
            words_of_finders(device) + ")";
 }

@@ -89,6 +89,7 @@ void Session::write_timeline(std::string const& file) const {
 }
 
 void Session::trace(std::string const& file) {
+    impl_->saved_tensors().classify_tensors();
     check_written(impl_->loop().trace_a_step(file), "trace", file);
 }
 

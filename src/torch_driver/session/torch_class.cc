@@ -19,6 +19,7 @@
 #include "torch_driver/session/python_options.h"
 #include "torch_driver/torch_version.h"
 
+#include <ATen/core/Dict.h>
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 #include <torch/custom_class.h>
@@ -274,20 +275,33 @@ class SessionClass final : public torch::CustomClassHolder {
     bool steps_are_reported_ = false;
 };
 
-using ListedPolicy = std::tuple<std::string, std::string, std::string, bool, bool, bool>;
+using ListedPolicy = std::tuple<
+    std::string,
+    std::string,
+    std::string,
+    bool,
+    bool,
+    bool,
+    c10::Dict<std::string, std::string>>;
 
 /// Of each policy: name, what it does, paper, whether it is lossy, whether it is of use only where
-/// something can leave the device, and whether a session that has it makes a plan.
+/// something can leave the device, whether a session that has it makes a plan, and what its
+/// parameters mean.
 std::vector<ListedPolicy> list_policies() {
     std::vector<ListedPolicy> all;
     for (Policy const& policy : policies()) {
+        c10::Dict<std::string, std::string> parameters;
+        for (PolicyParameter const& parameter : policy.parameters) {
+            parameters.insert(std::string(parameter.name), std::string(parameter.what));
+        }
         all.emplace_back(
             std::string(policy.name),
             std::string(policy.what),
             std::string(policy.paper),
             policy.is_lossy,
             policy.needs_pool(),
-            policy.plans_in_session()
+            policy.plans_in_session(),
+            std::move(parameters)
         );
     }
     return all;

@@ -225,15 +225,16 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
             .dtype = static_cast<std::int16_t>(tensor.scalar_type()),
             .rank = static_cast<std::int16_t>(tensor.dim())};
         loop_->saved(hook.value(), fresh.size_bytes, std::move(fresh.slot), as, mark);
-        if (loop_->is_tracing()) {
-            TraceWords words;
-            words.dtype = name_of_dtype(tensor.scalar_type());
-            words.tensor_class = fresh.saver.tensor_class;
-            loop_->add_to_trace({{hook.value(), words}});
-        }
         SavedTensors::mark_reported(hook);
     } else if (filed == SavedTensors::Filed::differs) {
         loop_->goes_raw(hook.value());
+    }
+    if (loop_->is_tracing()) {
+        TraceWords words;
+        words.dtype =
+            filed == SavedTensors::Filed::fresh ? name_of_dtype(tensor.scalar_type()) : "";
+        words.tensor_class = fresh.saver.tensor_class;
+        loop_->add_to_trace({{hook.value(), words}});
     }
 }
 

@@ -98,7 +98,9 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     void leave();
 
     /// Whether operators are to be watched while it records, so that savers have a class.
-    [[nodiscard]] bool classifies_tensors() const { return codec_choice_.has_value() || plans_; }
+    [[nodiscard]] bool classifies_tensors() const {
+        return codec_choice_.has_value() || plans_ || loop_->is_tracing();
+    }
     /// Where the calling thread's operators are recorded, so that values can be made again; null:
     /// nothing is.
     [[nodiscard]] std::shared_ptr<CallRecorder> recorder_of_this_thread();

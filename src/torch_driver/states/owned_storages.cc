@@ -39,10 +39,10 @@ bool OwnedStorages::has(c10::StorageImpl const& storage) const {
     return owned_.count(&storage) != 0;
 }
 
-bool OwnedStorages::is_gradient(c10::StorageImpl const& storage) const {
+std::optional<OwnedKind> OwnedStorages::kind_of(c10::StorageImpl const& storage) const {
     MutexLock const lock(mutex_);
     auto const at = owned_.find(&storage);
-    return at != owned_.end() && at->second.kind == OwnedKind::gradient;
+    return at == owned_.end() ? std::nullopt : std::optional(at->second.kind);
 }
 
 std::shared_ptr<std::string const> OwnedStorages::name_of(c10::StorageImpl const& storage) const {

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -41,8 +42,8 @@ class OwnedStorages {
     );
 
     [[nodiscard]] bool has(c10::StorageImpl const& storage) const;
-    /// A gradient is owned, and backward writes it.
-    [[nodiscard]] bool is_gradient(c10::StorageImpl const& storage) const;
+    /// Nothing: it is not owned. A gradient is, and backward writes it.
+    [[nodiscard]] std::optional<OwnedKind> kind_of(c10::StorageImpl const& storage) const;
     /// "transformer.h.0.mlp.c_fc.weight"; null where it is not owned or has no name.
     [[nodiscard]] std::shared_ptr<std::string const> name_of(c10::StorageImpl const& storage) const;
 
