@@ -185,6 +185,7 @@ bench-plan: ## Seconds of every policy's plan and of the simulator, by the numbe
 with_minutes := bench-step bench-nvme bench-peers bench-qpo bench-lossy bench-recompute bench-recompute-peers bench-compare-real bench-foretell bench-tba bench-plan bench-record
 $(benches): bench-%: build
 	@tools/setup.sh packages bench
+	@$(if $(MINUTES),$(if $(filter $@,$(with_minutes)),,echo '$@ takes what it takes: MINUTES is not used' >&2))
 	@$(if $(filter bench-peers bench-lossy bench-gradients bench-recompute bench-recompute-peers bench-compare-real bench-foretell bench-tba,$@)$(filter --models,$(FLAGS)),tools/setup.sh tests $(TORCH))
 	@$(if $(filter bench-lossy,$@),$$(cat $(torch_folder)/python.path),python3) bench/$(subst -,_,$*).py --build $(torch_folder) $(if $(filter $@,$(with_minutes)),$(if $(MINUTES),--minutes $(MINUTES))) $(FLAGS)
 

@@ -4,10 +4,11 @@
 """bench-record: what watching a step's operators costs in a session whose budget holds all.
 
 Of each of four models, rounds of one step of every side in a random order, on one thread and in one process
-(record_run.py): a session that makes nothing again (`recompute="off"`), twice; one of the defaults, which could; and one
-whose step is recorded (`session.trace`), as each session's second or third step is before a plan is made. Ratios are
+(record_run.py): a session that makes nothing again (`recompute="off"`), twice; one of the defaults, which could; one
+whose step is recorded (`session.trace`), as each session's second or third step is before a plan is made; and one that
+runs a plan under which all stays. Ratios are
 those of one round, their median, to "off"'s step. Losses and gradients are compared bit by bit.
-value = the largest recorded / off of the models that are steady (steady.py); holds when it and the defaults / off are at
+value = the largest recorded / off of the models that are steady (steady.py); holds when it and the other two / off are at
 most 1.02 and all sides have the same bits. The models of few operators and little work show what an operator costs.
 """
 
@@ -21,7 +22,7 @@ import steady
 import train_runs
 
 BAR = 1.02
-SIDES = ("recorded", "auto")
+SIDES = ("recorded", "auto", "planned")
 
 Measured = dict[str, Any]
 
@@ -58,7 +59,7 @@ def row_of(name: str, measured: Measured) -> dict[str, Any]:
 def words(row: dict[str, Any]) -> str:
     low, high = row["off_over_off"]
     return (f"{row['model']}: a step of {row['off_ms']:.1f} ms and {row['operators']} operators; recorded {row['recorded']:.3f}, "
-            f"defaults {row['auto']:.3f} (off beside off {low:.3f} to {high:.3f})")
+            f"defaults {row['auto']:.3f}, under a plan {row['planned']:.3f} (off beside off {low:.3f} to {high:.3f})")
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -32,7 +32,10 @@ import model as peers  # noqa: E402: it lies in peers/
 BUDGET = "1TiB"  # nothing has to leave
 WIDTH, LAYERS = 256, 8
 LEAST_ROUNDS = 20
-RECOMPUTE = {"off": "off", "off again": "off", "auto": "auto", "recorded": "auto"}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "off": {"recompute": "off"}, "off again": {"recompute": "off"}, "auto": {}, "recorded": {},
+    "planned": {"policy": "largest_first", "host_budget": "64MiB"}}  # a plan under which all stays
+STEPS_UNTIL_A_PLAN = 3
 
 Loss = Callable[[], torch.Tensor]
 Model = tuple[torch.nn.Module, Loss]
@@ -66,7 +69,7 @@ class Steps:
     def __init__(self, made: Model, folder: str) -> None:
         self.model, self.loss = made
         self.file = pathlib.Path(folder) / "step.json"
-        self.sessions = {name: spillway.session(self.model, device_budget=BUDGET, recompute=how) for name, how in RECOMPUTE.items()}
+        self.sessions = {name: spillway.session(self.model, device_budget=BUDGET, **options) for name, options in OPTIONS.items()}
         self.bits: set[str] = set()
 
     def timed(self, name: str) -> float:
@@ -90,6 +93,12 @@ class Steps:
             self.timed(name)
         return took
 
+    def expect_plan(self) -> None:
+        """But where all tensors are too small for one."""
+        report = self.sessions["planned"].report()
+        is_planned = report["plan"]["steps"] > 0 or "all are small" in report["plan"]["refusal"]
+        assert is_planned and report["stored_bytes"] == 0, report["plan"]
+
     def operators(self) -> int:
         """Of ATen in a step, those within others among them."""
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
@@ -106,10 +115,11 @@ def measure(make: Callable[[], Model], minutes: float, folder: str) -> dict[str,
     rounds: list[dict[str, float]] = []
     shuffled, begin = random.Random(0), time.monotonic()
     with contextlib.closing(Steps(make(), folder)) as steps:
-        for name in RECOMPUTE:
+        for name in [*OPTIONS, *["planned"] * STEPS_UNTIL_A_PLAN]:
             steps.counted(name)
+        steps.expect_plan()
         while not is_enough(rounds, begin, minutes):
-            rounds.append({name: steps.counted(name) for name in shuffled.sample(list(RECOMPUTE), len(RECOMPUTE))})
+            rounds.append({name: steps.counted(name) for name in shuffled.sample(list(OPTIONS), len(OPTIONS))})
             gc.collect()
         return {"rounds": rounds, "operators": steps.operators(), "bits_equal": len(steps.bits) == 1}
 

@@ -28,7 +28,7 @@ _TURNS = 3  # of what is measured for real
 Step = Callable[[], torch.Tensor | None]
 
 
-def _look(number: int) -> dict[str, str]:
+def _look(number: int) -> dict[str, Any]:
     """Of a line in a picture; there are 40, no two alike."""
     return {"color": f"C{number % 10}", "marker": "osD^v<>P"[number % 8], "linestyle": ["-", "--", ":", "-."][number // 10 % 4]}
 
@@ -66,7 +66,8 @@ class Comparison:
     __repr__ = __str__
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Writes a picture (.svg, .png, .pdf: step time by budget, a line for each policy), or the numbers (.json).
+        """Writes a picture (.svg, .png, .pdf: step time by budget, a line for each policy, and one for what was measured), or the
+        numbers (.json).
 
         A picture needs matplotlib.
         """
@@ -82,13 +83,18 @@ class Comparison:
             raise OptionError("file", "a picture needs matplotlib: pip install matplotlib; a .json needs nothing") from None
         figure = Figure(figsize=(8, 5), layout="constrained")
         axes = figure.subplots()
+        unit, size = ("GiB", 2**30) if self.peak_bytes >= 2**30 else ("MiB", 2**20)
         for number, policy in enumerate(dict.fromkeys(row["policy"] for row in self.rows)):
-            points = sorted((row["device_bytes"] / 2**30, row["step_ns"] / self.compute_ns) for row in self.rows
-                            if row["policy"] == policy and not row["refusal"])
-            if points:
-                axes.plot(*zip(*points), markersize=4, label=policy, **_look(number))
-        axes.axvline(self.peak_bytes / 2**30, color="grey", linestyle=":", label="peak with nothing moved")
-        axes.set(xlabel="device budget, GiB", ylabel="step time / compute, foretold")
+            own = sorted((row for row in self.rows if row["policy"] == policy and not row["refusal"]), key=lambda row: row["device_bytes"])
+            name = policy + (" (lossy)" if own and own[0].get("lossy") else "")
+            lines: tuple[tuple[str, dict[str, Any]], ...] = (("step_ns", {"label": name}), ("measured_step_ns", {"linewidth": 3, "alpha": 0.4}))
+            for times, look in lines:
+                points = [(row["device_bytes"] / size, row[times] / self.compute_ns) for row in own if row.get(times)]
+                if points:
+                    axes.plot(*zip(*points), **(_look(number) | {"markersize": 4} | look))
+        axes.axvline(self.peak_bytes / size, color="grey", linestyle=":", label="peak with nothing moved")
+        is_measured = any(row.get("measured_step_ns") for row in self.rows)
+        axes.set(xlabel=f"device budget, {unit}", ylabel="step time / compute, foretold" + (" (wide and pale: measured)" if is_measured else ""))
         figure.legend(fontsize="small", loc="outside right upper")
         axes.grid(alpha=0.3)
         figure.savefig(path)

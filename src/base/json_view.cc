@@ -127,6 +127,14 @@ void JsonView::only(std::initializer_list<std::string_view> keys) const {
 }
 
 void JsonView::version(std::string_view key, std::int64_t known) const {
+    if (json_ != nullptr && json_->is_object() && !has(key)) {
+        for (auto const& [other, value] : json_->items()) {
+            if (other.starts_with("spillway_")) {
+                fail("is a " + other + ", and no " + std::string(key));
+                return;
+            }
+        }
+    }
     std::int64_t const found = at(key).integer();
     if (found != known) {
         fail(

@@ -48,6 +48,16 @@ TEST(JsonView, names_the_field_that_is_wrong) {
     EXPECT_EQ(problem_of(R"({"list")", integer), "test: is not JSON");
 }
 
+TEST(JsonView, names_the_kind_of_a_file_that_is_another) {
+    auto const version = [](JsonView const& root) { root.version("spillway_trace", 6); };
+    EXPECT_EQ(problem_of(R"({"spillway_trace": 6})", version), "");
+    EXPECT_EQ(problem_of(R"({"x": 6})", version), "test: spillway_trace is missing");
+    EXPECT_EQ(
+        problem_of(R"({"spillway_machine": 2})", version),
+        "test: the text is a spillway_machine, and no spillway_trace"
+    );
+}
+
 TEST(JsonView, refuses_numbers_that_do_not_fit) {
     auto const read = [](JsonView const& root) { (void)root.at("n").integer(); };
     for (char const* text :

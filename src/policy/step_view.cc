@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace spillway {
 
-StepView::StepView(Trace const& of) : trace(of), units(units_of(of)), values(of.values.size()) {
+StepView::StepView(Trace const& of) : StepView(of, units_of(of)) {}
+
+StepView::StepView(Trace const& of, Units its_units)
+    : trace(of), units(std::move(its_units)), values(of.values.size()) {
     first_saved.resize(units.names.size());
     last_saved.resize(units.names.size());
     first_needed.resize(units.names.size());

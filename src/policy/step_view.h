@@ -29,6 +29,7 @@ struct ValueView {
 
 struct StepView {
     explicit StepView(Trace const& trace);
+    StepView(Trace const& trace, Units units);
 
     Trace const& trace;
     Units units;

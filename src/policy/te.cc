@@ -11,15 +11,28 @@
 
 namespace spillway {
 
+namespace {
+
+/// " (h.0, h.1)"
+std::string named(Units const& units) {
+    std::string names;
+    for (std::string const& name : units.names) {
+        names += (names.empty() ? " (" : ", ") + name;
+    }
+    return names.empty() ? "" : names + ")";
+}
+
+}  // namespace
+
 Result<Plan> plan_te(PlanRequest const& request) {
-    StepView const step(request.trace);
+    StepView const step(request.trace, units_of_layers(request.trace));
     std::size_t const layers = step.units.names.size();
     auto leaving = static_cast<std::size_t>(request.parameter("layers"));
     if (layers < 3) {
         return Error{
             Errc::unsupported,
             "it needs a model of at least three repeated layers, and the step shows " +
-                std::to_string(layers),
+                std::to_string(layers) + named(step.units),
             ""};
     }
     if (leaving > layers - 1) {

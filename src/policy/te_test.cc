@@ -57,7 +57,8 @@ TEST(Te, its_transfers_hide_where_the_link_is_fast) {
 TEST(Te, what_it_cannot_do_is_said) {
     EXPECT_EQ(
         plan_of(chain(2), "te").error().message(),
-        "policy te: it needs a model of at least three repeated layers, and the step shows 2"
+        "policy te: it needs a model of at least three repeated layers, and the step shows 2 (h.0, "
+        "h.1)"
     );
     EXPECT_EQ(
         plan_of(chain(6), "te:layers=6").error().message(),

@@ -21,6 +21,9 @@ namespace {
 /// A step of which no plan can be made may have been none like the others: an evaluation, or one
 /// that an exception ended. Until this one another is recorded.
 constexpr std::int64_t kLastStepToPlan = 12;
+constexpr char const* kNothingNeeded =
+    "backward needed no tensor that could leave: all are small, or the next forward began before "
+    "it";
 
 /// An evaluation may have none, with gradients on.
 bool has_backward(Trace const& trace) {
@@ -185,11 +188,7 @@ void Loop::give_first_plan(std::vector<Command>& commands) {
 /// Between two steps. Where there is none, `online` goes on.
 void Loop::make_plan_of(Trace const& trace, std::vector<Command>& commands) {
     Result<Plan> plan = has_backward(trace) ? options_.planner(trace, nullptr)
-                                            : Error{
-                                                  Errc::unsupported,
-                                                  "backward needed nothing of the recorded step "
-                                                  "(the next forward began before it?)",
-                                                  "trace"};
+                                            : Error{Errc::unsupported, kNothingNeeded, "trace"};
     matching_.end_sequence(plan.ok());
     if (!plan.ok()) {
         accounting_.has_no_plan(options_.policy, why_no_plan(plan.error()));

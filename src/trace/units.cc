@@ -49,11 +49,18 @@ class Finder {
         units_.of_value.resize(trace.values.size());
     }
 
+    /// By modules, if there are any.
     Units find() {
         by_modules();
         if (units_.names.empty()) {
             by_repeats();
         }
+        give_points();
+        return std::move(units_);
+    }
+
+    Units find_repeats() {
+        by_repeats();
         give_points();
         return std::move(units_);
     }
@@ -208,10 +215,26 @@ class Finder {
     Units units_;
 };
 
+/// Values that have a unit.
+std::size_t covered(Units const& units) {
+    return static_cast<std::size_t>(std::count_if(
+        units.of_value.begin(), units.of_value.end(), [](Unit unit) { return unit.has_value(); }
+    ));
+}
+
 }  // namespace
 
 Units units_of(Trace const& trace) {
     return Finder(trace).find();
+}
+
+Units units_of_layers(Trace const& trace) {
+    Units modules = units_of(trace);
+    if (2 * covered(modules) >= trace.values.size()) {
+        return modules;
+    }
+    Units repeats = Finder(trace).find_repeats();
+    return covered(repeats) > covered(modules) ? repeats : modules;
 }
 
 }  // namespace spillway

@@ -29,4 +29,9 @@ struct Units {
 /// needs. Empty `names`: nothing repeats.
 [[nodiscard]] Units units_of(Trace const& trace);
 
+/// The same for what leaves layer by layer. Where modules have less than half of the values, since
+/// most lie between two ("0.0" and "1.0"), from what repeats, if that has more: a unit may be a
+/// single value then.
+[[nodiscard]] Units units_of_layers(Trace const& trace);
+
 }  // namespace spillway

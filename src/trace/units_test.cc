@@ -93,6 +93,18 @@ TEST(Units, without_modules_what_repeats_is_one) {
     EXPECT_EQ(units.of_value, (Of{std::nullopt, 0, 0, 1, 1, 2, 2}));
 }
 
+TEST(Units, layers_are_what_repeats_where_modules_have_few_values) {
+    Trace trace = with_modules({"0.0", "", "", "", "", "5.0"});  // Sequential(Linear, ReLU) each
+    for (TraceValue& value : trace.values) {
+        value.slot.producer = "relu";
+    }
+    EXPECT_EQ(units_of(trace).names, (Names{"0", "5"}));
+    EXPECT_EQ(units_of_layers(trace).names.size(), 6U);
+    trace.values[2].slot.producer = "other";
+    trace.values[4].slot.producer = "another";
+    EXPECT_EQ(units_of_layers(trace).names, (Names{"0", "5"})) << "no more values repeat";
+}
+
 TEST(Units, where_nothing_repeats_there_are_none) {
     EXPECT_TRUE(units_of(with_modules({"a", "b", "c"})).names.empty());
     EXPECT_TRUE(units_of(Trace()).names.empty());

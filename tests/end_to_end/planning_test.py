@@ -166,7 +166,7 @@ class Planning(InFolder):
         pathlib.Path(self.path("cut.json")).write_text(pathlib.Path(trace).read_text()[:100])
         cases = [(["plan", self.path("none"), machine, "--policy", "te"], "none"),
                  (["plan", self.path("cut.json"), machine, "--policy", "te"], "cut.json: trace: is not JSON at line "),
-                 (["plan", machine, machine, "--policy", "te"], "spillway_trace"),
+                 (["plan", machine, machine, "--policy", "te"], "is a spillway_machine, and no spillway_trace"),
                  (["plan", trace, machine, "--policy", "best"], "no policy 'best'; there are"),
                  (["plan", trace, machine, "--policy", "te:x=1"], "no parameter 'x'"),
                  (["plan", trace, machine, "--policy", "te"], "three repeated layers"),

@@ -122,7 +122,7 @@ class Planning(Case):
         self.assertEqual(json.loads(table.to_json())["rows"], table.rows)
         self.assertEqual(gradients(self.net) + bits(self.net.buffers()), before)
 
-    def test_a_map_that_a_relu_gives_to_a_convolution_is_that_ones_input_and_has_a_layer(self) -> None:
+    def test_a_map_that_a_relu_gives_to_a_convolution_is_that_ones_input_and_of_a_layer(self) -> None:
         net = seeded(lambda: torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.ReLU())
                                                    for _ in range(6))))
         images, file = noise(4, 8, 32, 32), pathlib.Path(self.folder, "trace.json")
@@ -136,7 +136,6 @@ class Planning(Case):
         maps = json.loads(file.read_text())["values"]
         self.assertEqual([each.get("classes", each.get("class")) for each in maps],
                          [["relu_output", "convolution_input"]] * 5 + [["relu_output", "other"]])
-        self.assertEqual([each.get("module") for each in maps[:5]], ["0", "1", "2", "3", "4"])
         table = spillway.compare(net, lambda: net(images).square().mean(), policies=["te:layers=2", "vdnn_conv"],
                                  machine=self.machine())
         for row in table.rows:

@@ -30,24 +30,20 @@ std::string common(std::string const& one, std::string const& other) {
     return one.substr(0, one_ends || other_ends ? same : end);
 }
 
-/// The part of `path` that follows `head`: of "h.10.mlp" after "h" it is "10".
-std::string part_after(std::string const& path, std::string const& head) {
-    std::size_t const begin = head.empty() ? 0 : head.size() + 1;
-    return begin >= path.size() ? "" : path.substr(begin, path.find('.', begin) - begin);
-}
-
-bool is_number(std::string const& part) {
-    return !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+/// "10" of "h.10" in "h"; empty: not a numbered module right in `outer`.
+std::string number_in(std::string const& path, std::string const& outer) {
+    std::size_t const begin = outer.empty() ? 0 : outer.size() + 1;
+    std::string const part = begin < path.size() ? path.substr(begin) : "";
+    return part.find_first_not_of("0123456789") == std::string::npos ? part : "";
 }
 
 /// The place of what has no parameter and lies between two modules: what both are in; of two layers
-/// in a row (numbered ones, "h.0" and "h.1") the first, which it most likely ends.
+/// of a sequence the first, whose function it most likely is. Between blocks of layers ("h.0.down"
+/// and "h.1.norm") it may be the second's input as well.
 std::string between(std::string const& before, std::string const& after) {
     std::string const both = common(before, after);
-    std::string const layer = part_after(before, both);
-    return is_number(layer) && is_number(part_after(after, both))
-               ? both + (both.empty() ? "" : ".") + layer
-               : both;
+    bool const are_layers = !number_in(before, both).empty() && !number_in(after, both).empty();
+    return are_layers ? before : both;
 }
 
 std::string text_of(std::string const* name) {
