@@ -12,6 +12,7 @@ a step takes beyond weights and buffers, over plain's. A time is a step's, over 
 the rounds. Losses, gradients, buffers and random states are compared with plain's bit by bit.
 A Markdown table a model, then one JSON line. value = the largest over the models of the quickest Spillway side within the
 budget, drive at its own rate, over `checkpoint`; models whose plain beside plain is not steady (steady.py) are not judged.
+The smallest budget in which Spillway trains without a drive is searched by halving, beside the peers' peaks.
 Holds when it is at most 1 and every side of Spillway has plain's bits and stays within its budget.
 
 With --half: the budget is half of plain's peak, nothing runs on a slow drive, and value = the largest over GPT-2 and LLaMA
@@ -50,8 +51,9 @@ def main() -> None:
     with train_runs.scratch(options) as folder:
         measured = {name: measure(options, name, folder, deadline.share(len(names) - number)) for number, name in enumerate(names)}
     rows = {name: rows_of(each) for name, each in measured.items()}
+    smallest = {name: smallest_of(each, rows[name]) for name, each in measured.items()}
     for name, each in measured.items():
-        print(f"{name}{'' if is_steady(each) else ' (unsteady)'}:\n\n{table(rows[name])}\n", flush=True)
+        print(f"{name}{'' if is_steady(each) else ' (unsteady)'}:\n\n{table(rows[name])}\n\n{words(smallest[name])}\n", flush=True)
     compared, judged, bar = (again_over_plain, HALF_MODELS, HALF_BAR) if options.half else (over_checkpoint, names, BAR)
     ratios = {name: compared(each) for name, each in rows.items()}
     value = max((ratio for name, ratio in ratios.items() if ratio is not None and name in judged and is_steady(measured[name])),
@@ -59,7 +61,7 @@ def main() -> None:
     faults = [fault for name, each in measured.items() for fault in faults_of(name, each)]
     holds = not faults and (options.quick or value is None or value <= bar)
     common.emit("recompute-peers", value, "ratio", bar, holds, {
-        "rows": rows, "faults": faults, compared.__name__: ratios,
+        "rows": rows, "smallest": smallest, "faults": faults, compared.__name__: ratios,
         "sides": {name: each["sides"] for name, each in measured.items()},
         "plain_over_plain": {name: common.spread(each["plain_over_plain"]) for name, each in measured.items()},
         "rounds": {name: len(each["rounds"]) for name, each in measured.items()},
@@ -119,6 +121,15 @@ def row_of(name: str, measured: Measured, runs: list[dict[str, Any]]) -> Row:
 def megabytes(count: int | None, measured: Measured) -> float | None:
     """Beyond weights and buffers."""
     return None if count is None else round((count - measured["base_bytes"]) / 1e6, 1)
+
+
+def smallest_of(measured: Measured, rows: dict[str, Row]) -> dict[str, float | None]:
+    """Of each peer its peak; of Spillway the smallest budget without a drive in which steps end (`online`)."""
+    return {"spillway": megabytes(measured["smallest_bytes"], measured), **{name: rows[name]["peak_mb"] for name in PEERS[1:]}}
+
+
+def words(smallest: dict[str, float | None]) -> str:
+    return "The smallest budget, MB: " + ", ".join(f"{name} {value}" for name, value in smallest.items())
 
 
 def over_checkpoint(rows: dict[str, Row]) -> float | None:

@@ -162,7 +162,8 @@ def sides_of(training: Training, options: argparse.Namespace) -> tuple[Sides, di
     peaks = {name: sides.all[name].session.report()["device_peak_bytes"] for name in PEERS}
     half = base + (peaks["plain"] - base) // 2
     sides.add_ours(base, half if options.half else peaks["checkpoint"], peaks["plain"])
-    return sides, {"base_bytes": base, "peak_bytes": peaks["plain"], "sides": sides.notes}
+    smallest = recompute_models.Search(training, options.model).smallest(base, peaks["plain"])
+    return sides, {"base_bytes": base, "peak_bytes": peaks["plain"], "smallest_bytes": smallest, "sides": sides.notes}
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
