@@ -10,9 +10,9 @@ their budget: what makes blocks again (`recompute_all`, `sqrt_checkpoint`, `roto
 make again what costs least), what only moves (`move`: `online` without recompute), and what does both (`str`, `auto`); the last three also with a drive of `--slow` bytes a second. A peak is what
 a step takes beyond weights and buffers, over plain's. A time is a step's, over plain's of the same round, the median of
 the rounds. Losses, gradients, buffers and random states are compared with plain's bit by bit.
+Beside the peers' peaks: the smallest budget in which Spillway trains without a drive (`online`), searched by halving.
 A Markdown table a model, then one JSON line. value = the largest over the models of the quickest Spillway side within the
 budget, drive at its own rate, over `checkpoint`; models whose plain beside plain is not steady (steady.py) are not judged.
-The smallest budget in which Spillway trains without a drive is searched by halving, beside the peers' peaks.
 Holds when it is at most 1 and every side of Spillway has plain's bits and stays within its budget.
 
 With --half: the budget is half of plain's peak, nothing runs on a slow drive, and value = the largest over GPT-2 and LLaMA

@@ -25,8 +25,9 @@ constexpr std::chrono::microseconds kPollInterval{50};
 Result<void> TraceRecorder::open(std::string const& path) {
     path_ = path;
     std::error_code error;
-    is_new_ = !std::filesystem::exists(path, error);
+    bool const is_there = std::filesystem::exists(path, error);
     file_.open(path, std::ios::app);  // what is there stays until there is a trace
+    is_new_ = file_.is_open() && !is_there;
     if (!file_) {
         std::string const why = std::generic_category().message(errno);
         return Error{Errc::io, "cannot write the trace: " + why, path};
@@ -177,14 +178,6 @@ ValueId TraceRecorder::at(ValueId value) const {
     return found == numbers_.end() ? ValueId() : found->second;
 }
 
-/// Until the trace is whole, `classes` also has a class that is the only one.
-void TraceRecorder::add_class(TraceValue& value, TensorClass one) {
-    value.tensor_class = value.classes.empty() ? one : both(value.tensor_class, one);
-    if (std::find(value.classes.begin(), value.classes.end(), one) == value.classes.end()) {
-        value.classes.push_back(one);
-    }
-}
-
 void TraceRecorder::add_words(std::unordered_map<ValueId, TraceWords> const& words) {
     for (auto const& [value, found] : words) {
         auto const number = all_numbers_.find(value);
@@ -197,7 +190,10 @@ void TraceRecorder::add_words(std::unordered_map<ValueId, TraceWords> const& wor
             }
             of.dtype = found.dtype.empty() ? of.dtype : found.dtype;
             if (found.tensor_class) {
-                add_class(of, *found.tensor_class);
+                SaverClasses& classes = classes_[number->second];
+                classes.add(*found.tensor_class);
+                of.tensor_class = classes.all();
+                of.classes = classes.differing();
             }
         }
     }
@@ -215,9 +211,6 @@ Trace TraceRecorder::trace() const {
     for (TraceValue& value : trace.values) {
         if (value.recipe) {
             value.why_no_recipe.clear();
-        }
-        if (value.classes.size() == 1) {
-            value.classes.clear();
         }
     }
     for (std::size_t i = 0; i < times_.size(); ++i) {

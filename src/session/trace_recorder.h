@@ -87,7 +87,6 @@ class TraceRecorder {
         StreamEventRef on_stream;  ///< null on the host
     };
 
-    static void add_class(TraceValue& value, TensorClass one);
     void take(Saved const& event);
     void take(Need const& event);
     void take(PhaseBegan const& event);
@@ -115,6 +114,7 @@ class TraceRecorder {
     Trace trace_;
     std::unordered_map<ValueId, ValueId> numbers_;       ///< of the values that live
     std::unordered_map<ValueId, ValueId> all_numbers_;   ///< and of those that are over
+    std::unordered_map<ValueId, SaverClasses> classes_;  ///< by number
     std::unordered_map<ValueId, std::int32_t> counted_;  ///< where the event's slot is another
     TracePoint point_;                                   ///< under way
     bool is_at_boundary_ = false;                        ///< nothing was computed in it yet

@@ -48,4 +48,15 @@ TensorClass both(TensorClass one, TensorClass another) {
     return one == another ? one : TensorClass::other;
 }
 
+void SaverClasses::add(TensorClass one) {
+    all_ = each_.empty() ? one : both(all_, one);
+    if (std::find(each_.begin(), each_.end(), one) == each_.end()) {
+        each_.push_back(one);
+    }
+}
+
+std::vector<TensorClass> SaverClasses::differing() const {
+    return each_.size() > 1 ? each_ : std::vector<TensorClass>();
+}
+
 }  // namespace spillway

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace spillway {
 
@@ -35,5 +36,19 @@ inline constexpr std::size_t kTensorClasses = 10;
 /// Of two savers of one storage: what both allow. Equal classes stay, all others become `other`,
 /// which is never lossy.
 [[nodiscard]] TensorClass both(TensorClass one, TensorClass another);
+
+/// What one storage is to those that save it.
+class SaverClasses {
+  public:
+    void add(TensorClass one);
+    /// To all of them; `other` before the first.
+    [[nodiscard]] TensorClass all() const { return all_; }
+    /// To each of them, once, where they differ; else empty.
+    [[nodiscard]] std::vector<TensorClass> differing() const;
+
+  private:
+    TensorClass all_ = TensorClass::other;
+    std::vector<TensorClass> each_;
+};
 
 }  // namespace spillway

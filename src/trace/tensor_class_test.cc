@@ -47,5 +47,21 @@ TEST(TensorClassTest, two_savers_leave_what_both_allow) {
     }
 }
 
+TEST(SaverClasses, are_told_one_by_one_where_they_differ) {
+    SaverClasses classes;
+    EXPECT_EQ(classes.all(), TensorClass::other);
+    for (int again = 0; again < 2; ++again) {
+        classes.add(TensorClass::relu_output);
+        EXPECT_EQ(classes.all(), TensorClass::relu_output);
+        EXPECT_TRUE(classes.differing().empty());
+    }
+    classes.add(TensorClass::convolution_input);
+    classes.add(TensorClass::relu_output);
+    EXPECT_EQ(classes.all(), TensorClass::other);
+    EXPECT_EQ(
+        classes.differing(), (std::vector{TensorClass::relu_output, TensorClass::convolution_input})
+    );
+}
+
 }  // namespace
 }  // namespace spillway

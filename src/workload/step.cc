@@ -49,8 +49,7 @@ struct Life {
     bool is_saved = false;
     std::size_t first_saver = 0;
     std::size_t last_saver = 0;
-    TensorClass tensor_class = TensorClass::other;
-    std::vector<TensorClass> classes{};  ///< to each of its savers, once
+    SaverClasses classes;
     ValueId value;
 };
 
@@ -95,12 +94,7 @@ class StepMaker {
 
     void save_at(std::size_t at, TapeSave const& save) {
         Life& life = lives_[save.tensor.number];
-        life.tensor_class =
-            life.is_saved ? both(life.tensor_class, save.tensor_class) : save.tensor_class;
-        if (std::find(life.classes.begin(), life.classes.end(), save.tensor_class) ==
-            life.classes.end()) {
-            life.classes.push_back(save.tensor_class);
-        }
+        life.classes.add(save.tensor_class);
         life.first_saver = life.is_saved ? life.first_saver : at;
         life.last_saver = at;
         life.is_saved = true;
@@ -145,8 +139,8 @@ class StepMaker {
                      .size_bytes = info.size_bytes,
                      .dtype = std::string(info.dtype.name),
                      .module = tape_.operators()[i].module,
-                     .tensor_class = life.tensor_class,
-                     .classes = life.classes.size() > 1 ? life.classes : std::vector<TensorClass>()}
+                     .tensor_class = life.classes.all(),
+                     .classes = life.classes.differing()}
                 );
             }
         }
