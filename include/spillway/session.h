@@ -31,6 +31,7 @@
 
 namespace spillway {
 
+class AwayStates;
 class TorchSession;  // the implementation, in src/torch_driver
 class OperatorObserver;
 class Entered;
@@ -88,6 +89,22 @@ class Session {
     /// Bytes on the device of the owned storages that live, by kind; each storage counts once.
     [[nodiscard]] OwnedBytes owned_bytes() const;
 
+    /// State of an optimizer that has stepped, which is not read before its next step: from here on
+    /// it may wait where saved tensors wait, and leaves before they do, since it is needed later.
+    /// Its tensors stay, without their bytes: reading one is an error. A tensor stays as it is
+    /// where it is no plain one of this device, small, or not alone in its storage. Does nothing
+    /// where the option `states` is "stay".
+    ///
+    /// Thread  one at a time; the budget counts what the calling thread allocates
+    void let_leave(std::vector<at::Tensor> const& states);
+    /// Before that step: those of these that were let leave have their bytes again.
+    ///
+    /// Errors  as backward's, where bytes cannot be brought back
+    void bring_back(std::vector<at::Tensor> const& states);
+    /// The same for good, as for a checkpoint: on the CPU into memory that the budget does not
+    /// count. The end of the session does so with all.
+    void give_back(std::vector<at::Tensor> const& states);
+
     /// Starts a phase of the step. Reports give peaks by phase; messages name the phase and `step`.
     void phase(Phase phase, std::int64_t step = 0);
 
@@ -133,6 +150,7 @@ class Session {
     explicit Session(std::shared_ptr<TorchSession> impl);
     std::shared_ptr<TorchSession> impl_;  ///< shared with the graphs that were recorded
     std::unique_ptr<OperatorObserver> observer_;
+    std::unique_ptr<AwayStates> states_;  ///< null: none was let leave
 };
 
 /// Says that what the custom operator `name` returns ("mylib::rms_norm") is a function of its

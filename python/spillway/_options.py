@@ -37,6 +37,7 @@ class Options(_Required, total=False):
     policy: str
     plan: str | os.PathLike[str] | None
     recompute: str
+    states: str
     min_tensor_bytes: int | str | None
     lossy: bool
     codec: str | Mapping[str, str] | None

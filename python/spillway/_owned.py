@@ -43,7 +43,7 @@ def owned_tensors(
         for optimizer in optimizers:
             for state in optimizer.state.values():
                 for name, value in _named_states(state):
-                    for tensor in _tensors(value):
+                    for tensor in tensors_in(value):
                         yield "optimizer_state", f"optimizer state {name}", tensor
 
     for kind, name, tensor in named():
@@ -86,22 +86,29 @@ def _with_subclasses(of: type) -> set[type]:
 def state_tensors(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[torch.Tensor]:
     for optimizer in optimizers:
         for state in optimizer.state.values():
-            yield from _tensors(state)
+            yield from tensors_in(state)
 
 
-def _tensors(value: object) -> Iterator[torch.Tensor]:
+def tensors_in(value: object) -> Iterator[torch.Tensor]:
     """In lists and mappings, too: L-BFGS keeps its history in a list."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for each in value:
-            yield from _tensors(each)
+            yield from tensors_in(each)
     elif isinstance(value, Mapping):
         for each in value.values():
-            yield from _tensors(each)
+            yield from tensors_in(each)
+
+
+def _address(tensor: torch.Tensor) -> int:
+    try:
+        return tensor.data_ptr()
+    except RuntimeError:  # an optimizer's state that is away: its bytes are no tensor's
+        return 0
 
 
 def fingerprint(tensors: Iterable[torch.Tensor | None]) -> int:
     """Another number once one of them has other bytes: by address and size, or by identity if it has no single address."""
-    return hash(tuple((part.data_ptr(), part.nbytes) if part.layout is torch.strided else id(part)
+    return hash(tuple((_address(part), part.nbytes) if part.layout is torch.strided else id(part)
                       for tensor in tensors for part in _parts(tensor)))

@@ -6,13 +6,14 @@ hooks before and after each step."""
 import itertools
 import os
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.parameter import UninitializedTensorMixin
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from ._states import kept_for_a_parameter
 
 if TYPE_CHECKING:
     from .session import Session
@@ -97,32 +98,18 @@ def _take_part(that_train: "dict[Session, set[int]]") -> "list[Session]":
     return taking
 
 
-def _two_moments(group: dict[str, Any]) -> int:
-    return 3 if group.get("amsgrad") else 2
-
-
-_STATES: dict[str, Callable[[dict[str, Any]], int]] = {
-    "Adadelta": lambda group: 2,
-    "Adam": _two_moments,
-    "AdamW": _two_moments,
-    "Adamax": lambda group: 2,
-    "ASGD": lambda group: 1,
-    "Muon": lambda group: 1,
-    "NAdam": lambda group: 2,
-    "RAdam": lambda group: 2,
-    "RMSprop": lambda group: 1 + (group["momentum"] > 0) + bool(group["centered"]),
-    "Rprop": lambda group: 2,
-    "SGD": lambda group: int(group["momentum"] != 0),
-}
+def _that_moves_state(taking: "list[Session]") -> "Session | None":
+    """The one of these that has the optimizer's state between its steps."""
+    return next((session for session in taking if session._states is not None), None)
 
 
 def _coming_state_bytes(optimizer: torch.optim.Optimizer) -> int:
     """The bytes of state that the first step of an optimizer of torch will allocate and keep, by a table of how many tensors
     of a parameter's size each class keeps for it. 0 if that is not known, and once there is state."""
-    if optimizer.state or type(optimizer) is not getattr(torch.optim, type(optimizer).__name__, None):
+    if optimizer.state:
         return 0
-    states = _STATES.get(type(optimizer).__name__, lambda group: 0)
-    return sum(states(group) * parameter.nbytes for group in optimizer.param_groups for parameter in group["params"]
+    return sum((kept_for_a_parameter(optimizer, group) or 0) * parameter.nbytes
+               for group in optimizer.param_groups for parameter in group["params"]
                if parameter.grad is not None and parameter.layout is torch.strided)
 
 
@@ -135,11 +122,22 @@ def _before(
         session._count_state_of(optimizer)  # may refuse: before anything has changed
     for session in that_train:
         session._is_stepping = True
-    coming = _coming_state_bytes(optimizer) if taking else 0
+    moving = _that_moves_state(taking)
+    coming = _coming_state_bytes(optimizer) if taking and moving is None else 0
     stepped = [parameter for group in optimizer.param_groups for parameter in group["params"]
                if parameter.grad is not None and is_plain(parameter)] if taking else []
     waiting = [session for session in taking
                if not session._update_begins(coming, [each for each in stepped if id(each) in that_train[session]])]
+    for session in that_train:
+        if session is not moving and session._states is not None:
+            session._states.give_back(optimizer)  # another one has it from now on
+    if moving is not None and moving._states is not None:
+        try:
+            moving._states.begin(optimizer, (*args[1:], *kwargs.values()), _before, _after)
+        except BaseException:
+            for session in waiting:
+                session._update_ends()
+            raise
     if not waiting:
         return None
     arguments = _Arguments(args)
@@ -153,7 +151,10 @@ def _after(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict
         session._is_stepping = False
         session._has_stepped = True
         session._seen.setdefault(optimizer)  # its state counts from the next entry on, also where another session takes part
-    for session in _take_part(that_train):
+    taking = _take_part(that_train)
+    if (moving := _that_moves_state(taking)) is not None and moving._states is not None:
+        moving._states.end(optimizer)
+    for session in taking:
         session._has_updated(optimizer)
         session._warn_if_steps_are_outside()
     if isinstance(args, _Arguments):

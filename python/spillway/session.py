@@ -18,6 +18,7 @@ from torch.nn.parameter import UninitializedTensorMixin
 
 from . import _options, _update
 from ._owned import fingerprint, optimizers_with_state, owned_tensors, state_tensors, what_is_not_counted
+from ._states import States
 from .errors import BudgetError, Error, OptionError, StateError, SpillwayWarning
 from .policies import policies
 from .report import Report
@@ -114,6 +115,8 @@ class Session:
             name are left to the policy online [none].
         recompute: whether saved tensors may be dropped and made again by the operators that made them, bit for bit;
             "auto": where the policy plans so or there is no place to move to; "on": always; "off": never ["auto"].
+        states: which of what a model trains with may leave the device beside saved tensors; "stay": nothing; "optimizer": the
+            optimizer's state, between two of its steps ["stay"].
         min_tensor_bytes: saved tensors smaller than this stay on the device [64 KiB].
         lossy: allow codecs that lose precision; without it they are refused [False].
         codec: codecs in place of the policy's, separated by commas: "affine4", "attention=affine8:group=64" for one
@@ -134,6 +137,7 @@ class Session:
     """
 
     _is_closed = True  # until it is open
+    _states: States | None = None  # none: nothing but saved tensors moves
     _is_dying = False
 
     def __init__(
@@ -149,6 +153,7 @@ class Session:
         policy: str = "online",
         plan: str | os.PathLike[str] | None = None,
         recompute: str = "auto",
+        states: str = "stay",
         min_tensor_bytes: int | str | None = None,
         lossy: bool = False,
         codec: str | Mapping[str, str] | None = None,
@@ -188,6 +193,7 @@ class Session:
             _options.utf8(f"{opener.f_code.co_filename}:{opener.f_lineno}"),
         )
         self._is_closed = False
+        self._states = States(self._runtime, self._report_now()["device_limit_bytes"]) if states == "optimizer" else None
         self._version_at_opening = self._version()
         try:
             self._see_optimizers()
@@ -217,6 +223,8 @@ class Session:
     def start(self) -> None:
         """Enters the session: it may move what autograd saves from now on. `with session:` calls this."""
         self._warn_of_unseen_updates()
+        if self._states is not None:
+            self._states.give_gradients_back()  # of a step that raised
         if self._entries == 0:
             self._see_optimizers()  # a checkpoint may have been loaded since
         self._own()
@@ -226,6 +234,8 @@ class Session:
             self._is_entered = True
             self._last_use = _update.next_use()
             self._entries += 1
+            if self._states is not None and not self._is_stepping:
+                self._states.let_leave(self._seen)
         except BaseException as error:
             if not isinstance(error, Error):  # Ctrl-C or a signal's, maybe after it was entered: nobody would leave it
                 with contextlib.suppress(Error):
@@ -264,6 +274,7 @@ class Session:
                 self._last = None
                 raise
             self._is_closed = True
+            self._states = None  # which the runtime has given back
             _update.forget(self)
             self._warn_if_nothing_recorded(report)
 
@@ -470,7 +481,9 @@ class Session:
         self._has_stepped = False
 
     def _all_optimizers(self) -> list[Any]:
-        return [*self._optimizers, *(each for each in self._seen if each not in self._optimizers)]
+        """Those whose state stays."""
+        seen = [] if self._states is not None else self._seen
+        return [*self._optimizers, *(each for each in seen if each not in self._optimizers)]
 
     def _own(self) -> None:
         """Passes the tensors that are never moved to the runtime, if they have changed."""

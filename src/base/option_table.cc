@@ -17,6 +17,7 @@ constexpr std::string_view kTraining = "Training";
 
 constexpr std::array<std::string_view, 2> kNonFinite{"keep", "refuse"};
 constexpr std::array<std::string_view, 3> kRecompute{"auto", "on", "off"};
+constexpr std::array<std::string_view, 2> kStates{"stay", "optimizer"};
 
 constexpr std::array kTable{
     Option{
@@ -121,6 +122,16 @@ constexpr std::array kTable{
         .group = kBudget,
         .choices = kRecompute,
         .flag_needs = "device_budget_bytes"},
+    Option{
+        .name = "states",
+        .python = "states",
+        .flag = {},
+        .type = OptionType::choice,
+        .member = &SessionOptions::states,
+        .help =
+            "which of what a model trains with may leave the device beside saved tensors; stay: "
+            "nothing; optimizer: the optimizer's state, between two of its steps",
+        .choices = kStates},
     Option{
         .name = "min_value_bytes",
         .python = "min_tensor_bytes",

@@ -26,6 +26,9 @@ struct SessionOptions {
     /// "auto": where the policy or the plan asks for it, or where there is no place to move to.
     /// "on": always. "off": never; it is moved, or stays.
     std::string recompute = "auto";
+    /// What may leave beside saved tensors. "stay": nothing. "optimizer": what the program lets
+    /// leave between an optimizer's steps (Session::let_leave).
+    std::string states = "stay";
     /// Smaller saved tensors stay: below this one costs more to move than it frees, a page of I/O
     /// each way and a transfer's bookkeeping. A choice, not a measurement yet.
     std::int64_t min_value_bytes = 65536;

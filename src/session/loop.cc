@@ -10,6 +10,7 @@
 #include "executor/delta.h"
 #include "executor/event_log.h"
 #include "session/loop_pause.h"
+#include "session/state_slot.h"
 
 #include <unistd.h>
 
@@ -296,9 +297,14 @@ bool Loop::saved_quietly(
     ValueId value, std::int64_t size_bytes, Slot& slot, SavedAs const& as, SaveMark const& mark
 ) {
     bool const something_ended = mover_->has_completions();
-    accounting_.saved(size_bytes);
+    bool const is_saved = !is_of_optimizer(slot);
+    if (is_saved) {
+        accounting_.saved(size_bytes);
+    }
     MutexLock const lock(mutex_);
-    match(value, slot, mark);
+    if (is_saved) {
+        match(value, slot, mark);
+    }
     sort_dropped();
     if (something_ended || !events_.empty() || !may_report_later(size_bytes, as)) {
         return false;

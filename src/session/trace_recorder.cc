@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "executor/event_log.h"
+#include "session/state_slot.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -105,6 +106,10 @@ void TraceRecorder::see(Usage const& usage) {
 }
 
 void TraceRecorder::take(Saved const& event) {
+    if (is_of_optimizer(event.slot)) {
+        see(event.usage);
+        return;
+    }
     if (!first_.valid()) {
         first_ = event.value;
     }

@@ -37,6 +37,8 @@ def loss_of(net: Any, step: int) -> torch.Tensor:
 
 
 class Planned(Case):
+    known: dict[str, Any] = {}  # the same for all tests, made once
+
     def under(self, policy: str, budget: int | str = "1GiB", make: Any = model, **options: Any) -> tuple[list[str], spillway.Report]:
         net = seeded(make)
         session = self.open(net, budget, policy=policy, **options)
@@ -46,15 +48,22 @@ class Planned(Case):
         return seen, report
 
     def plain(self) -> list[str]:
-        return self.train(seeded(model), loss_of, steps=STEPS)
+        if "plain" not in self.known:
+            self.known["plain"] = self.train(seeded(model), loss_of, steps=STEPS)
+        return self.known["plain"]
+
+    def share_of_peak(self, share: float) -> int:
+        """So much of the peak with room for all."""
+        if "peak" not in self.known:
+            self.known["peak"] = self.under("online")[1]["device_peak_bytes"]
+        return int(share * self.known["peak"])
 
     def test_each_plan_runs_with_the_bits_of_plain_training(self) -> None:
-        plain = self.plain()
-        budget = int(0.75 * self.under("online")[1]["device_peak_bytes"])
+        budget = self.share_of_peak(0.75)
         for policy in PLANNED:
             with self.subTest(policy):
                 seen, report = self.under(policy, budget)
-                self.assertEqual(seen, plain)
+                self.assertEqual(seen, self.plain())
                 self.assertLessEqual(report["device_peak_bytes"], budget)
                 plan = report["plan"]
                 if plan["refusal"]:
@@ -73,7 +82,7 @@ class Planned(Case):
         self.assertEqual((report["stored_bytes"], report["loaded_bytes"], report["nvme_peak_bytes"]), (0, 0, 0))
 
     def test_a_plan_makes_again_what_a_slow_link_does_not_hide(self) -> None:
-        budget = int(0.75 * self.under("online")[1]["device_peak_bytes"])
+        budget = self.share_of_peak(0.75)
         seen, report = self.under("capuchin", budget, nvme_rate="10MB")
         self.assertEqual(seen, self.plain())
         self.assertEqual(report["plan"]["refusal"], "")
@@ -81,7 +90,7 @@ class Planned(Case):
 
     def entered_for_all(self, net: torch.nn.Module, reports_steps: bool) -> tuple[list[str], spillway.Report]:
         """One `with` around the whole training, whose steps the session has to find by itself, or is told of."""
-        budget = int(0.75 * self.under("online")[1]["device_peak_bytes"])
+        budget = self.share_of_peak(0.75)
         session = self.open(net, budget, policy="te")
         optimizers = [torch.optim.SGD(half, lr=0.01) for half in (list(net.parameters())[::2], list(net.parameters())[1::2])]
         with session:
@@ -106,7 +115,7 @@ class Planned(Case):
         self.assertGreater(without["loaded_bytes"], 0)
 
     def test_delta_chooses_at_run_time_and_makes_again(self) -> None:
-        budget = int(0.7 * self.under("online")[1]["device_peak_bytes"])
+        budget = self.share_of_peak(0.7)
         seen, report = self.under("delta", budget)
         self.assertEqual(seen, self.plain())
         self.assertLessEqual(report["device_peak_bytes"], budget)
@@ -177,7 +186,7 @@ class Planned(Case):
         self.assertAlmostEqual(peaks[2] - peaks[4], 2 * a_set, delta=0.4 * a_set)
 
     def test_a_plan_under_a_tight_budget_keeps_it(self) -> None:
-        budget = int(0.7 * self.under("online")[1]["device_peak_bytes"])
+        budget = self.share_of_peak(0.7)
         seen, report = self.under("te:layers=4", budget)
         self.assertEqual(seen, self.plain())
         self.assertLessEqual(report["device_peak_bytes"], budget)

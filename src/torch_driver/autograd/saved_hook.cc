@@ -138,6 +138,14 @@ void SavedHook::call_pack_hook(at::Tensor const& given) {
     }
 }
 
+void SavedHook::keep_state(at::Tensor alias) {
+    version_ = torch::autograd::impl::version_counter(alias);
+    saved_version_ = version_.current_version();
+    storage_ = alias.storage().getWeakStorageImpl();
+    kept_ = std::move(alias);
+    session_->save_state(*this, kept_);
+}
+
 bool SavedHook::may_keep_itself(at::Tensor const& tensor) const {
     bool const is_of_another = origin_.node == nullptr || is_made_by_another();
     return is_of_another && session_->saved_tensors().eligibility().is_plain(tensor) &&

@@ -45,6 +45,10 @@ class SavedHook final : public torch::autograd::SavedVariableHooks {
     ///         the tier's error when its bytes cannot be brought back
     at::Tensor call_unpack_hook() override;
 
+    /// Of no node: keeps an optimizer's state, of which `alias` is a detached one, until the hook
+    /// dies. It is asked for by `TorchSession::bring_state_back`.
+    void keep_state(at::Tensor alias);
+
     /// No Python hooks here: compiled autograd unpacks at once, which is right.
     std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data(
     ) const override {

@@ -4,6 +4,7 @@
 #include "torch_driver/autograd/saved_tensors.h"
 
 #include "base/ordering_rules.h"
+#include "session/state_slot.h"
 #include "torch_driver/autograd/handed_out.h"
 #include "torch_driver/origin/maker.h"
 #include "torch_driver/python/python_state.h"
@@ -72,33 +73,53 @@ void SavedTensors::add_hook(SavedHook& hook, std::pair<ValueId const, SavedValue
     hook.filed_ = &filed.second;
 }
 
-SavedTensors::Fresh SavedTensors::add_value(
-    SavedHook& hook, at::Tensor const& tensor, SaverClass const& saver
+std::pair<ValueId const, SavedValue>& SavedTensors::add_entry(
+    SavedHook& hook, at::Tensor const& tensor
 ) {
     c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
     Device const& device = blocks_.device();
-    auto const storage_bytes = static_cast<std::int64_t>(storage->nbytes());
-    bool const is_whole =
-        tensor.is_non_overlapping_and_dense() &&
-        tensor.numel() * static_cast<std::int64_t>(tensor.element_size()) == storage_bytes;
     auto& filed = state_.values.add(storage);
     SavedValue& entry = filed.second;
     entry.version = hook.saved_version_;
     entry.storage_bytes = storage->nbytes();
-    entry.size_bytes = device.rounded(storage_bytes);
-    entry.saver = saver;
+    entry.size_bytes = device.rounded(static_cast<std::int64_t>(storage->nbytes()));
     entry.user = device.current_stream();
     StreamId const home = device.stream_of(storage->data());
     entry.home = home.valid() ? home : entry.user;
     entry.add_stream(entry.home);
     add_hook(hook, filed);
     state_.unshared.add(filed.first);
+    return filed;
+}
+
+SavedTensors::Fresh SavedTensors::add_value(
+    SavedHook& hook, at::Tensor const& tensor, SaverClass const& saver
+) {
+    auto const storage_bytes = static_cast<std::int64_t>(tensor.storage().nbytes());
+    bool const is_whole =
+        tensor.is_non_overlapping_and_dense() &&
+        tensor.numel() * static_cast<std::int64_t>(tensor.element_size()) == storage_bytes;
+    auto& filed = add_entry(hook, tensor);
+    SavedValue& entry = filed.second;
+    entry.saver = saver;
     if (CallRecorder* const recorder = recorder_here()) {
         auto const content = recorder->saved(tensor, filed.first, hook.is_output_);
         entry.content = content;
         add_unmade(*recorder, content);
     }
     return {entry.size_bytes, state_.slots.next(hook.origin_), storage_bytes, is_whole, saver};
+}
+
+SavedTensors::Fresh SavedTensors::file_state(SavedHook& hook, at::Tensor const& state) {
+    blocks_.add_current_user(*state.storage().unsafeGetStorageImpl());
+    MutexLock const lock(mutex_);
+    SavedValue& entry = add_entry(hook, state).second;
+    entry.is_state = true;
+    Fresh fresh;
+    fresh.size_bytes = entry.size_bytes;
+    fresh.slot.producer = kOptimizerState;
+    fresh.storage_bytes = static_cast<std::int64_t>(entry.storage_bytes);
+    return fresh;
 }
 
 SaverClass SavedTensors::class_of_save(SavedHook const& hook, at::Tensor const& tensor) const {
@@ -175,11 +196,20 @@ std::vector<std::pair<ValueId, std::int64_t>> SavedTensors::on_device() const {
     MutexLock const lock(mutex_);
     all.reserve(state_.values.size());
     for (auto const& [value, entry] : state_.values) {
-        if (entry.storage != nullptr) {
+        if (entry.storage != nullptr && !entry.is_state) {
             all.emplace_back(value, entry.size_bytes);
         }
     }
     return all;
+}
+
+std::int64_t SavedTensors::state_bytes() const {
+    std::int64_t bytes = 0;
+    MutexLock const lock(mutex_);
+    for (auto const& [value, entry] : state_.values) {
+        bytes += entry.storage != nullptr && entry.is_state ? entry.size_bytes : 0;
+    }
+    return bytes;
 }
 
 void SavedTensors::see_what_could_leave() {
@@ -478,8 +508,11 @@ std::string SavedTensors::describe(ValueId value) const {
     SavedHook const& hook = *entry->hooks.front();
     Geometry const shape = hook.kept_.defined() ? geometry_of(hook.kept_) : *hook.geometry_;
     std::ostringstream out;
-    out << "the saved tensor " << c10::IntArrayRef(shape.sizes) << ' ' << shape.dtype.name() << ", "
-        << hook.origin_.words();
+    out << (entry->is_state ? "an optimizer's state " : "the saved tensor ")
+        << c10::IntArrayRef(shape.sizes) << ' ' << shape.dtype.name();
+    if (!entry->is_state) {
+        out << ", " << hook.origin_.words();
+    }
     return out.str();
 }
 

@@ -87,6 +87,9 @@ class SavedTensors final : public Driver {
     }
     /// Files the hook, which keeps an alias of `tensor`, under its storage's value. It may leave.
     [[nodiscard]] Filed file(SavedHook& hook, at::Tensor const& tensor, Fresh& fresh);
+    /// The hook keeps `state`, an alias of an optimizer's state that nothing else refers to: a
+    /// value that may leave, and that is no saved tensor for logs and recipes.
+    [[nodiscard]] Fresh file_state(SavedHook& hook, at::Tensor const& state);
     /// Where saves are kept: what the hook saved, and why it stays.
     void log_save(SavedHook const& hook, at::Tensor const& tensor, Stay stay);
     /// The hook keeps `tensor` itself, for the sake of what Python knows of it. Under Python's
@@ -148,8 +151,10 @@ class SavedTensors final : public Driver {
         MutexLock const lock(mutex_);
         return state_.values.size() == 0;
     }
-    /// Values that are on the device, with their bytes as the device rounds.
+    /// Saved tensors that are on the device, with their bytes as the device rounds.
     [[nodiscard]] std::vector<std::pair<ValueId, std::int64_t>> on_device() const;
+    /// Those of optimizers' states there, all together.
+    [[nodiscard]] std::int64_t state_bytes() const;
 
     /// As UnsharedTracker has them, which is atomic there.
     [[nodiscard]] std::int64_t could_leave_bytes() const SPILLWAY_LOCKS_UNCHECKED {
@@ -219,6 +224,9 @@ class SavedTensors final : public Driver {
     [[nodiscard]] SaverClass class_of_save(SavedHook const& hook, at::Tensor const& tensor) const;
     void add_hook(SavedHook& hook, std::pair<ValueId const, SavedValue>& filed) const
         SPILLWAY_REQUIRES(mutex_);
+    [[nodiscard]] std::pair<ValueId const, SavedValue>& add_entry(
+        SavedHook& hook, at::Tensor const& tensor
+    ) SPILLWAY_REQUIRES(mutex_);
     [[nodiscard]] Fresh add_value(
         SavedHook& hook, at::Tensor const& tensor, SaverClass const& saver
     ) SPILLWAY_REQUIRES(mutex_);

@@ -47,6 +47,7 @@ struct SavedValue {
     StreamId made_on;  ///< whose work made it again, while it is here; invalid: none
     std::atomic<bool> is_reported = false;  ///< the loop knows it
     bool could_leave = false;  ///< UnsharedTracker: it was unshared when that looked last
+    bool is_state = false;     ///< an optimizer's, between its steps; no saved tensor
     SaverClass saver;          ///< what all savers agree on, where tensors are classified
 
     void add_stream(StreamId stream);

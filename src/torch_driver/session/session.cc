@@ -11,6 +11,7 @@
 #include "torch_driver/session/entered.h"
 #include "torch_driver/session/open_session.h"
 #include "torch_driver/session/torch_session.h"
+#include "torch_driver/states/away_states.h"
 
 #include <stdexcept>
 #include <utility>
@@ -38,6 +39,7 @@ Session::Session(std::shared_ptr<TorchSession> impl)
     : impl_(std::move(impl)), observer_(std::make_unique<OperatorObserver>(ObserverLevel::names)) {}
 
 Session::~Session() {
+    states_.reset();
     impl_->use().owner_gone();
 }
 
@@ -63,6 +65,28 @@ OwnedBytes Session::owned_bytes() const {
 
 std::string Session::explain(std::string const& module) const {
     return impl_->saved_tensors().log().explain(module, impl_->loop().histories());
+}
+
+void Session::let_leave(std::vector<at::Tensor> const& states) {
+    if (!impl_->states_leave()) {
+        return;
+    }
+    if (states_ == nullptr) {
+        states_ = std::make_unique<AwayStates>(impl_);
+    }
+    states_->let_leave(states);
+}
+
+void Session::bring_back(std::vector<at::Tensor> const& states) {
+    if (states_ != nullptr) {
+        states_->bring_back(states);
+    }
+}
+
+void Session::give_back(std::vector<at::Tensor> const& states) {
+    if (states_ != nullptr) {
+        states_->give_back(states);
+    }
 }
 
 void Session::phase(Phase phase, std::int64_t step) {

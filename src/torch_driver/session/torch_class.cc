@@ -188,6 +188,11 @@ class SessionClass final : public torch::CustomClassHolder {
     }
     void end_update() { updates_->end(); }
 
+    /// Session::let_leave and its two ways back.
+    void let_leave(std::vector<at::Tensor> const& states) { opened()->let_leave(states); }
+    void bring_back(std::vector<at::Tensor> const& states) { opened()->bring_back(states); }
+    void give_back(std::vector<at::Tensor> const& states) { opened()->give_back(states); }
+
     /// One report as text, as JSON and as HTML.
     std::tuple<std::string, std::string, std::string> report() {
         Report const report = opened()->report();
@@ -360,6 +365,9 @@ TORCH_LIBRARY(spillway, library) {
         .def("step", &SessionClass::step)
         .def("begin_update", &SessionClass::begin_update)
         .def("end_update", &SessionClass::end_update)
+        .def("let_leave", &SessionClass::let_leave)
+        .def("bring_back", &SessionClass::bring_back)
+        .def("give_back", &SessionClass::give_back)
         .def("report", &SessionClass::report)
         .def("last_refusal", &SessionClass::last_refusal)
         .def("explain", &SessionClass::explain)

@@ -92,6 +92,7 @@ TorchSession::TorchSession(
       loop_(std::make_unique<Loop>(std::move(loop), device_, std::move(mover), saved_)),
       use_(options.cap_from_open || !device_->is_host()),
       budget_(device_, *this),
+      states_leave_(options.states == "optimizer"),
       plans_(loop_->plans()) {
     saved_.on_dropped = [this](ValueId value) { loop_->dropped(value); };
     saved_.on_short = [this](std::int64_t size_bytes, bool last_resort) {
@@ -236,6 +237,24 @@ void TorchSession::save(SavedHook& hook, at::Tensor const& tensor) {
         words.tensor_class = fresh.saver.tensor_class;
         loop_->add_to_trace({{hook.value(), words}});
     }
+}
+
+/// No forward saves it, so it turns no phase; no codec is asked, since nobody measures what it
+/// would lose.
+void TorchSession::save_state(SavedHook& hook, at::Tensor const& alias) {
+    SavedTensors::Fresh fresh = saved_.file_state(hook, alias);
+    loop_->saved(hook.value(), fresh.size_bytes, std::move(fresh.slot));
+    SavedTensors::mark_reported(hook);
+}
+
+at::Tensor TorchSession::bring_state_back(SavedHook const& hook) {
+    if (loop_->all_on_device()) {
+        if (at::Tensor tensor = saved_.used_now(hook); tensor.defined()) {
+            return tensor;
+        }
+    }
+    WithoutPythonLock without_lock(false);
+    return wait_for(hook.value(), &hook, false, without_lock);
 }
 
 /// In an operator that saves: what the recorder knows of it stays.
@@ -531,6 +550,7 @@ void TorchSession::see_peak(std::int64_t used_bytes) {
         MutexLock const lock(owned_mutex_);
         now.owned = owned_bytes_;
     }
+    now.owned[static_cast<std::size_t>(OwnedKind::optimizer_state)] += saved_.state_bytes();
     bool const is_in_backward = torch::autograd::get_current_graph_task_id() != -1;
     if (is_in_backward || loop_->current_phase() == Phase::update) {
         now.owned[static_cast<std::size_t>(OwnedKind::gradient)] = gradient_bytes();

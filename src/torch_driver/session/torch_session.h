@@ -73,6 +73,10 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     [[nodiscard]] SavedTensors& saved_tensors() { return saved_; }
     /// Of a tensor that may leave.
     void save(SavedHook& hook, at::Tensor const& tensor);
+    /// Of an optimizer's state, which `alias` alone refers to.
+    void save_state(SavedHook& hook, at::Tensor const& alias);
+    /// What such a hook keeps, on the device, to be written.
+    [[nodiscard]] at::Tensor bring_state_back(SavedHook const& hook);
     /// A tensor was saved that stays.
     void pass(SavedHook const& hook, at::Tensor const& tensor, Stay stay);
     /// The same, as it was given, class and attributes included. Under Python's lock.
@@ -117,6 +121,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     [[nodiscard]] std::string const& opened_at() const override { return opened_at_; }
 
     // For the public Session.
+    [[nodiscard]] bool states_leave() const { return states_leave_; }
     [[nodiscard]] std::shared_ptr<Device> const& device() const { return device_; }
     [[nodiscard]] Loop& loop() { return *loop_; }
     /// Throws  BadOption: they leave nothing of the device budget
@@ -125,7 +130,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
         std::vector<std::string> const& names = {},
         std::vector<OwnedKind> const& kinds = {}
     );
-    [[nodiscard]] OwnedStorages const& owned() const { return owned_; }
+    [[nodiscard]] OwnedStorages& owned() { return owned_; }
     [[nodiscard]] Report report();
     [[nodiscard]] std::optional<Refusal> last_refusal();
     /// The parameters of this step: the report's peak shows their gradients separately.
@@ -200,6 +205,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     std::int64_t charged_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_) = 0;  ///< to the device
     std::uint64_t charges_ SPILLWAY_GUARDED_BY(owned_mutex_) = 0;       ///< by `own`, so far
     OwnedBytes owned_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_){};        ///< as of the last `own`
+    bool const states_leave_;                                           ///< SessionOptions::states
     bool const plans_;  ///< for itself: its steps are recorded with all that a policy asks for
     Mutex recorders_mutex_;
     std::unordered_map<std::thread::id, std::shared_ptr<CallRecorder>> recorders_

@@ -34,6 +34,11 @@ void OwnedStorages::add(
     }
 }
 
+void OwnedStorages::forget(c10::StorageImpl const& storage) {
+    MutexLock const lock(mutex_);
+    owned_.erase(&storage);
+}
+
 bool OwnedStorages::has(c10::StorageImpl const& storage) const {
     MutexLock const lock(mutex_);
     return owned_.count(&storage) != 0;
@@ -74,7 +79,7 @@ OwnedBytes OwnedStorages::bytes() const {
 std::int64_t OwnedStorages::outside_bytes() const {
     std::int64_t bytes = 0;
     for (auto const& [storage, kind] : living()) {
-        bool const is_outside = !device_->owns(storage->data());
+        bool const is_outside = !is_only_a_size(*storage) && !device_->owns(storage->data());
         bytes += is_outside ? bytes_in(*storage) : 0;
     }
     return bytes;

@@ -41,6 +41,9 @@ class OwnedStorages {
         std::vector<OwnedKind> const& kinds = {}
     );
 
+    /// It is nobody's any more.
+    void forget(c10::StorageImpl const& storage);
+
     [[nodiscard]] bool has(c10::StorageImpl const& storage) const;
     /// Nothing: it is not owned. A gradient is, and backward writes it.
     [[nodiscard]] std::optional<OwnedKind> kind_of(c10::StorageImpl const& storage) const;
