@@ -160,13 +160,14 @@ tidy: packages ## clang-tidy on the core (FILES='src/tier/.*' for some)
 	@tools/build.sh core-debug
 	@run-clang-tidy-14 -quiet -p build/core-debug '$(or $(FILES),/(src|cli|tests)/.*)'
 
-benches := bench-step bench-nvme bench-codec bench-hook bench-ledger bench-leak bench-late bench-peers bench-qpo bench-lossy bench-gradients bench-recompute bench-recompute-peers bench-compare bench-compare-real bench-foretell bench-tba bench-figures bench-plan bench-record
+benches := bench-step bench-nvme bench-codec bench-hook bench-ledger bench-leak bench-late bench-peers bench-qpo bench-lossy bench-gradients bench-recompute bench-recompute-peers bench-compare bench-compare-real bench-foretell bench-tba bench-figures bench-plan bench-record bench-states
 .PHONY: $(benches)
 bench-step: ## Step time under the cap against plain training (FLAGS=--models: six models in Python)
 bench-nvme: ## Throughput to NVMe against fio
 bench-codec: ## Encode and decode on one core against memcpy
 bench-hook: ## Cost of our saved-variable hooks against Python's
 bench-record: ## Cost of watching a step's operators: recorded, and where they could be run again
+bench-states: ## Smallest budget where AdamW's state leaves the device, beside one where it stays; the steps there
 bench-ledger: ## The ledger against the allocator and the process
 bench-leak: ## Growth of memory and files over a thousand steps
 bench-late: ## Cost of our waits on streams, in virtual time
@@ -182,7 +183,7 @@ bench-foretell: ## Steps and peaks as foretold, beside real ones: five small mod
 bench-tba: ## TBA on this drive: the peak of activations beside plain's, and the step, of GPT-2, BERT and T5
 bench-figures: ## What authors report, beside ours by simulation (FLAGS=--table, --page)
 bench-plan: ## Seconds of every policy's plan and of the simulator, by the number of values
-with_minutes := bench-step bench-nvme bench-peers bench-qpo bench-lossy bench-recompute bench-recompute-peers bench-compare-real bench-foretell bench-tba bench-plan bench-record
+with_minutes := bench-step bench-nvme bench-peers bench-qpo bench-lossy bench-recompute bench-recompute-peers bench-compare-real bench-foretell bench-tba bench-plan bench-record bench-states
 $(benches): bench-%: build
 	@tools/setup.sh packages bench
 	@$(if $(MINUTES),$(if $(filter $@,$(with_minutes)),,echo '$@ takes what it takes: MINUTES is not used' >&2))

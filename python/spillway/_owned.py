@@ -10,14 +10,14 @@ from torch.nn.parameter import UninitializedTensorMixin
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 
-def _parts(tensor: object) -> Iterator[torch.Tensor]:
+def parts_of(tensor: object) -> Iterator[torch.Tensor]:
     """The tensors that have the storage: those inside a wrapper (a sharded or quantized tensor), none of a lazy
     parameter, else the tensor itself."""
     if not isinstance(tensor, torch.Tensor) or isinstance(tensor, UninitializedTensorMixin):
         return
     if is_traceable_wrapper_subclass(tensor):
         for name in tensor.__tensor_flatten__()[0]:
-            yield from _parts(getattr(tensor, name))
+            yield from parts_of(getattr(tensor, name))
         return
     yield getattr(tensor, "_local_tensor", tensor)
 
@@ -47,7 +47,7 @@ def owned_tensors(
                         yield "optimizer_state", f"optimizer state {name}", tensor
 
     for kind, name, tensor in named():
-        yield from ((kind, name, part) for part in _parts(tensor))
+        yield from ((kind, name, part) for part in parts_of(tensor))
 
 
 def what_is_not_counted(owned: Iterable[tuple[str, str, torch.Tensor]]) -> str:
@@ -111,4 +111,4 @@ def _address(tensor: torch.Tensor) -> int:
 def fingerprint(tensors: Iterable[torch.Tensor | None]) -> int:
     """Another number once one of them has other bytes: by address and size, or by identity if it has no single address."""
     return hash(tuple((_address(part), part.nbytes) if part.layout is torch.strided else id(part)
-                      for tensor in tensors for part in _parts(tensor)))
+                      for tensor in tensors for part in parts_of(tensor)))

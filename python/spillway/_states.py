@@ -4,7 +4,6 @@
 the state of one piece on the device at a time; each piece is that optimizer's own step for parameters that alone have
 gradients, and such an optimizer treats each parameter apart, so the bits are those of one step over all."""
 
-import itertools
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,10 +11,10 @@ from typing import Any
 import torch
 from torch.optim import optimizer as torch_hooks
 
-from ._owned import state_tensors, tensors_in
+from ._owned import parts_of, state_tensors, tensors_in
 
-# A piece's state is this share of the budget: it is beside all parameters and gradients, and the next piece's is read
-# meanwhile. A choice, not a measurement yet.
+# A piece's state is this share of the budget, or of all state where that is less: it is beside all parameters and
+# gradients, and the next piece's is read meanwhile. A choice, not a measurement yet.
 _PIECE_SHARE = 32
 _LEAST_PIECE_BYTES = 1 << 20
 
@@ -56,9 +55,9 @@ class States:
 
     def __init__(self, runtime: Any, budget_bytes: int) -> None:
         self._runtime = runtime
-        self._piece_bytes = max(_LEAST_PIECE_BYTES, budget_bytes // _PIECE_SHARE)
+        self._budget_bytes = budget_bytes
         self._watched: weakref.WeakKeyDictionary[torch.optim.Optimizer, Any] = weakref.WeakKeyDictionary()
-        self._turns = itertools.cycle((False, True))
+        self._is_turned: weakref.WeakKeyDictionary[torch.optim.Optimizer, bool] = weakref.WeakKeyDictionary()
         # Of a step by pieces, until its end: the optimizer's own step, which follows, finds none to use.
         self._gradients: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
 
@@ -72,7 +71,7 @@ class States:
         if len(pieces) > 1:
             self._step_by_pieces(optimizer, pieces)
         else:
-            self._runtime.bring_back(list(state_tensors([optimizer])))
+            self._runtime.bring_back(_all_state_of([optimizer]))
 
     def end(self, optimizer: torch.optim.Optimizer) -> None:
         """After it."""
@@ -81,11 +80,11 @@ class States:
 
     def let_leave(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
         """What a checkpoint, saved or loaded, has given them, too. In the session, which counts what that takes."""
-        self._runtime.let_leave(list(state_tensors(optimizers)))
+        self._runtime.let_leave(_all_state_of(optimizers))
 
     def give_back(self, optimizer: torch.optim.Optimizer) -> None:
         """All of its state may be read, until its next step."""
-        self._runtime.give_back(list(state_tensors([optimizer])))
+        self._runtime.give_back(_all_state_of([optimizer]))
 
     def give_gradients_back(self) -> None:
         """Also those of a step that raised."""
@@ -96,21 +95,23 @@ class States:
     def _pieces(self, optimizer: torch.optim.Optimizer) -> list[list[torch.nn.Parameter]]:
         """The parameters that have a gradient, in the optimizer's order; a parameter of much state is alone. In turn from the
         first to the last and back: what left last is needed first then. Empty: it has to step over all at once."""
-        pieces: list[list[torch.nn.Parameter]] = []
-        size_bytes = 0
+        sizes: list[tuple[torch.nn.Parameter, int]] = []
         for group in optimizer.param_groups:
             kept = kept_for_a_parameter(optimizer, group)
             if kept is None:
                 return []
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                if not pieces or size_bytes + kept * parameter.nbytes > self._piece_bytes:
-                    pieces.append([])
-                    size_bytes = 0
-                pieces[-1].append(parameter)
-                size_bytes += kept * parameter.nbytes
-        return pieces[::-1] if next(self._turns) else pieces
+            sizes += [(parameter, kept * parameter.nbytes) for parameter in group["params"] if parameter.grad is not None]
+        most_bytes = max(_LEAST_PIECE_BYTES, min(self._budget_bytes, sum(size for _, size in sizes)) // _PIECE_SHARE)
+        pieces: list[list[torch.nn.Parameter]] = []
+        bytes_so_far = 0
+        for parameter, size_bytes in sizes:
+            if not pieces or bytes_so_far + size_bytes > most_bytes:
+                pieces.append([])
+                bytes_so_far = 0
+            pieces[-1].append(parameter)
+            bytes_so_far += size_bytes
+        is_turned = self._is_turned[optimizer] = not self._is_turned.get(optimizer, True)
+        return pieces[::-1] if is_turned else pieces
 
     def _step_by_pieces(self, optimizer: torch.optim.Optimizer, pieces: list[list[torch.nn.Parameter]]) -> None:
         step = type(optimizer).step.__wrapped__  # torch wraps it in what calls hooks
@@ -143,5 +144,9 @@ class States:
             self._watched[optimizer] = optimizer.register_state_dict_pre_hook(before_state_dict)
 
 
+def _all_state_of(optimizers: Iterable[torch.optim.Optimizer]) -> list[torch.Tensor]:
+    return [part for tensor in state_tensors(optimizers) for part in parts_of(tensor)]
+
+
 def _state_of(optimizer: torch.optim.Optimizer, piece: Iterable[tuple[torch.nn.Parameter, object]]) -> list[torch.Tensor]:
-    return [tensor for parameter, _ in piece for tensor in tensors_in(optimizer.state.get(parameter))]
+    return [part for parameter, _ in piece for tensor in tensors_in(optimizer.state.get(parameter)) for part in parts_of(tensor)]

@@ -196,6 +196,9 @@ class Session:
         self._states = States(self._runtime, self._report_now()["device_limit_bytes"]) if states == "optimizer" else None
         self._version_at_opening = self._version()
         try:
+            if self._states is not None and not _call(self._runtime.has_tiers):
+                raise OptionError("states", "the optimizer's state has no place to wait; give a folder on a disk (nvme='/scratch') "
+                                            "or a host_budget")
             self._see_optimizers()
             self._own()
             if not _call(self._runtime.has_tiers) and self._needs_place(policy, recompute):

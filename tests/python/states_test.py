@@ -263,6 +263,8 @@ class States(Case):
     def test_bad_values_are_refused(self) -> None:
         with self.assertRaisesRegex(spillway.OptionError, "states: .*stay or optimizer"):
             self.open(model(), "1GiB", states="all")
+        with self.assertRaisesRegex(spillway.OptionError, "states: .* no place to wait; give a folder"):
+            self.open(model(), "1GiB", states="optimizer", nvme=None)
 
 
 if __name__ == "__main__":

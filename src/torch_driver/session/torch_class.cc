@@ -189,9 +189,18 @@ class SessionClass final : public torch::CustomClassHolder {
     void end_update() { updates_->end(); }
 
     /// Session::let_leave and its two ways back.
-    void let_leave(std::vector<at::Tensor> const& states) { opened()->let_leave(states); }
-    void bring_back(std::vector<at::Tensor> const& states) { opened()->bring_back(states); }
-    void give_back(std::vector<at::Tensor> const& states) { opened()->give_back(states); }
+    void let_leave(std::vector<at::Tensor> const& states) {
+        std::lock_guard const lock(states_mutex_);
+        opened()->let_leave(states);
+    }
+    void bring_back(std::vector<at::Tensor> const& states) {
+        std::lock_guard const lock(states_mutex_);
+        opened()->bring_back(states);
+    }
+    void give_back(std::vector<at::Tensor> const& states) {
+        std::lock_guard const lock(states_mutex_);
+        opened()->give_back(states);
+    }
 
     /// One report as text, as JSON and as HTML.
     std::tuple<std::string, std::string, std::string> report() {
@@ -270,6 +279,7 @@ class SessionClass final : public torch::CustomClassHolder {
 
     int const forks_ = forks_so_far();
     std::mutex mutex_;         ///< of starts and stops
+    std::mutex states_mutex_;  ///< of states that leave and come back, by any thread's step
     std::mutex opened_mutex_;  ///< of the next
     std::shared_ptr<Session> session_;
     std::optional<Recording> recording_;

@@ -37,8 +37,13 @@ c10::intrusive_ptr<c10::StorageImpl> stand_in_for(c10::StorageImpl const& storag
     return stand_in;
 }
 
+/// Also where Python may not: what an optimizer keeps of a gradient may be detached from it.
 void set_storage(at::Tensor const& state, c10::Storage storage) {
-    state.unsafeGetTensorImpl()->set_storage_keep_dtype(std::move(storage));
+    c10::TensorImpl& impl = *state.unsafeGetTensorImpl();
+    bool const is_allowed = impl.allow_tensor_metadata_change();
+    impl.set_allow_tensor_metadata_change(true);
+    impl.set_storage_keep_dtype(std::move(storage));
+    impl.set_allow_tensor_metadata_change(is_allowed);
 }
 
 }  // namespace
@@ -71,8 +76,7 @@ bool AwayStates::is_in_session(at::Tensor const& state) const {
 /// writes.
 bool AwayStates::can_leave(at::Tensor const& state) {
     if (!state.defined() || !state.has_storage() || state.requires_grad() || state.is_inference() ||
-        !state.unsafeGetTensorImpl()->allow_tensor_metadata_change() || is_away(state) ||
-        state.storage().use_count() != 1 ||
+        is_away(state) || state.storage().use_count() != 1 ||
         is_only_a_size(*state.storage().unsafeGetStorageImpl())) {
         return false;
     }

@@ -136,7 +136,7 @@ TEST(States, that_end_or_are_given_other_bytes_are_forgotten) {
     EXPECT_TRUE(at::equal(all[0].to(suite().plain), other.to(suite().plain)));
     EXPECT_EQ(words_of([&] { (void)(all[1].sum() + all[2].sum()); }), "");
     away.let_leave({});
-    EXPECT_EQ(rig.session->loop().ledger().live_values, 0);
+    rig.expect_clean();
 }
 
 TEST(States, whose_bytes_are_corrupt_stop_the_step_and_stay_away) {
