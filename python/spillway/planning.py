@@ -177,7 +177,7 @@ def _of_optimizer(model: torch.nn.Module) -> str:
     """What no recorded step shows, since no optimizer runs in it."""
     trained = sum(each.numel() * each.element_size() for each in model.parameters() if each.requires_grad)
     return (f"note: an optimizer's state is not in these sizes; add it to the budget (Adam's first step makes "
-            f"{2 * trained / 2**20:.1f} MiB)\n")
+            f"{2 * trained / 2**20:.1f} MiB), or let it leave: spillway.session(..., states='optimizer')\n")
 
 
 def _of_waits(device_budget: int | str | None) -> str:

@@ -125,13 +125,15 @@ constexpr std::array kTable{
     Option{
         .name = "states",
         .python = "states",
-        .flag = {},
+        .flag = "--states",
         .type = OptionType::choice,
         .member = &SessionOptions::states,
         .help =
             "which of what a model trains with may leave the device beside saved tensors; stay: "
             "nothing; optimizer: the optimizer's state, between two of its steps",
-        .choices = kStates},
+        .group = kBudget,
+        .choices = kStates,
+        .flag_needs = "device_budget_bytes"},
     Option{
         .name = "min_value_bytes",
         .python = "min_tensor_bytes",

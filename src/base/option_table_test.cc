@@ -12,10 +12,11 @@ namespace spillway {
 namespace {
 
 TEST(OptionTable, every_member_but_the_face_and_the_place_is_declared) {
-    auto const& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, face, place] =
+    auto const& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, face, place] =
         SessionOptions{};
-    constexpr std::size_t kMembers = 22;
-    (void)std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, face, place);
+    constexpr std::size_t kMembers = 23;
+    (void
+    )std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, face, place);
     EXPECT_EQ(option_table().size(), kMembers);
     for (Option const& one : option_table()) {
         for (Option const& other : option_table()) {

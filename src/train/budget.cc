@@ -11,6 +11,10 @@ void Budget::own(
     std::vector<OwnedKind> const& /*kinds*/
 ) {}
 
+void Budget::let_leave(std::vector<at::Tensor> const& /*states*/) {}
+
+void Budget::bring_back(std::vector<at::Tensor> const& /*states*/) {}
+
 void Budget::phase(Phase /*phase*/, std::int64_t /*step*/) {}
 
 void Budget::exact(bool /*on*/) {}

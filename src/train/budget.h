@@ -51,6 +51,10 @@ class Budget {
         std::vector<OwnedKind> const& kinds
     );
 
+    /// Optimizer state, between its steps (Session::let_leave) and before one.
+    virtual void let_leave(std::vector<at::Tensor> const& states);
+    virtual void bring_back(std::vector<at::Tensor> const& states);
+
     virtual void phase(Phase phase, std::int64_t step);
 
     /// While it is on, nothing that is recorded is lossy.

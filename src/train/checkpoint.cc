@@ -53,12 +53,45 @@ std::span<std::byte> bytes_of(at::Tensor const& tensor) {
     return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
 }
 
-// A device's tensors come to the host one at a time.
-std::string write_all(std::string const& path, std::vector<NamedTensor> const& tensors) {
+// State that may be away, one tensor at a time.
+class OneState {
+  public:
+    explicit OneState(Budget& budget) : budget_(budget) {}
+    ~OneState() { let_leave(); }
+    OneState(OneState const&) = delete;
+    OneState& operator=(OneState const&) = delete;
+
+    // It has its bytes until the next one has.
+    void bring_back(at::Tensor const& state) {
+        let_leave();
+        budget_.bring_back({state});
+        state_ = state;
+    }
+
+    void let_leave() {
+        if (state_.defined()) {
+            budget_.let_leave({std::exchange(state_, at::Tensor())});
+        }
+    }
+
+  private:
+    Budget& budget_;
+    at::Tensor state_;
+};
+
+// A device's tensors come to the host one at a time. `states`: they may be away; null: they are
+// here.
+std::string write_all(
+    std::string const& path, std::vector<NamedTensor> const& tensors, OneState* states
+) {
     at::Tensor here;
     std::vector<TensorToWrite> lines;
     for (NamedTensor const& from : tensors) {
-        auto const bytes = [&here, tensor = from.tensor] {
+        auto const bytes = [&here, states, tensor = from.tensor] {
+            here.reset();
+            if (states != nullptr) {
+                states->bring_back(tensor);
+            }
             here = tensor.detach().cpu();
             return bytes_of(here);
         };
@@ -78,7 +111,12 @@ void read_into(at::Tensor const& tensor, InputFile const& file, std::int64_t off
 }
 
 // Reads every tensor of the file into the one of its name; both sides must have the same names.
-void read_all(InputFile const& file, TensorIndex const& index, std::vector<NamedTensor> tensors) {
+void read_all(
+    InputFile const& file,
+    TensorIndex const& index,
+    std::vector<NamedTensor> tensors,
+    OneState* states
+) {
     at::NoGradGuard const no_grad;
     if (index.entries.size() != tensors.size()) {
         throw FileError(file.path() + ": holds another number of tensors than this model has");
@@ -90,6 +128,9 @@ void read_all(InputFile const& file, TensorIndex const& index, std::vector<Named
         if (found == tensors.end() || found->tensor.sizes() != at::IntArrayRef(entry.shape) ||
             entry.dtype != "F32") {
             throw FileError(file.path() + ": tensor '" + entry.name + "' is not this model's");
+        }
+        if (states != nullptr) {
+            states->bring_back(found->tensor);
         }
         read_into(found->tensor, file, index.data_begin + entry.begin);
         std::swap(*found, tensors.back());
@@ -106,12 +147,15 @@ void save_checkpoint(
     std::int64_t steps_done,
     Json const& settings,
     LanguageModel const& model,
-    torch::optim::AdamW& optimizer
+    torch::optim::AdamW& optimizer,
+    Budget& budget
 ) {
     FreshFolder folder(path);
+    OneState states(budget);
     Json hashes;
-    hashes[kModelFile] = write_all(folder.file(kModelFile), weights_of(model));
-    hashes[kOptimizerFile] = write_all(folder.file(kOptimizerFile), states_of(model, optimizer));
+    hashes[kModelFile] = write_all(folder.file(kModelFile), weights_of(model), nullptr);
+    hashes[kOptimizerFile] =
+        write_all(folder.file(kOptimizerFile), states_of(model, optimizer), &states);
     Json const state{
         {"format", kFormat},
         {"steps_done", steps_done},
@@ -190,11 +234,12 @@ Json const& SavedRun::settings() const {
     return state_->state["settings"];
 }
 
-void SavedRun::load(LanguageModel& model, torch::optim::AdamW& optimizer) const {
-    make_moments(model, optimizer, steps_done());
+void SavedRun::load(LanguageModel& model, torch::optim::AdamW& optimizer, Budget& budget) const {
+    make_moments(model, optimizer, steps_done(), budget);
+    OneState states(budget);
     try {
-        read_all(*state_->model, state_->model_index, weights_of(model));
-        read_all(*state_->optimizer, state_->optimizer_index, states_of(model, optimizer));
+        read_all(*state_->model, state_->model_index, weights_of(model), nullptr);
+        read_all(*state_->optimizer, state_->optimizer_index, states_of(model, optimizer), &states);
     } catch (FileError const& failure) {
         refuse("--resume", path_, failure.what());
     }

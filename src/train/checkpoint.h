@@ -5,6 +5,7 @@
 // whole or not at all, and replaces an older one in one step. docs/formats/ has the fields.
 #pragma once
 
+#include "train/budget.h"
 #include "train/model.h"
 
 #include <nlohmann/json_fwd.hpp>
@@ -16,7 +17,7 @@
 
 namespace spillway::train {
 
-/// Writes the state after `steps_done` updates.
+/// Writes the state after `steps_done` updates. Moments that are away come back one by one.
 ///
 /// Fails   FileError; what was at `path` is then still there, whole
 void save_checkpoint(
@@ -24,7 +25,8 @@ void save_checkpoint(
     std::int64_t steps_done,
     nlohmann::json const& settings,
     LanguageModel const& model,
-    torch::optim::AdamW& optimizer
+    torch::optim::AdamW& optimizer,
+    Budget& budget
 );
 
 /// A checkpoint found whole: hashes, headers and fields are right.
@@ -40,10 +42,10 @@ class SavedRun {
     [[nodiscard]] std::int64_t steps_done() const;
     [[nodiscard]] nlohmann::json const& settings() const;
 
-    /// Fills parameters, buffers and moments.
+    /// Fills parameters, buffers and moments; these may leave by `budget` as they come.
     ///
     /// Fails   BadValue: tensors that are not this model's
-    void load(LanguageModel& model, torch::optim::AdamW& optimizer) const;
+    void load(LanguageModel& model, torch::optim::AdamW& optimizer, Budget& budget) const;
 
   private:
     struct State;

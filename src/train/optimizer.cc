@@ -8,6 +8,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -59,6 +60,42 @@ void clip_gradients(LanguageModel const& model, double most) {
     }
 }
 
+namespace {
+
+/// None before the first update.
+std::vector<at::Tensor> moments_of_one(optim::AdamW& optimizer, at::Tensor const& parameter) {
+    auto const found = optimizer.state().find(parameter.unsafeGetTensorImpl());
+    if (found == optimizer.state().end()) {
+        return {};
+    }
+    auto const& state = static_cast<optim::AdamWParamState const&>(*found->second);
+    return {state.exp_avg(), state.exp_avg_sq()};
+}
+
+}  // namespace
+
+void step_by_parameters(optim::AdamW& optimizer, Budget& budget, bool from_last) {
+    std::vector<std::pair<at::Tensor, at::Tensor>> gradients;
+    for (optim::OptimizerParamGroup& group : optimizer.param_groups()) {
+        for (at::Tensor& parameter : group.params()) {
+            if (parameter.grad().defined()) {
+                at::Tensor gradient = std::exchange(parameter.mutable_grad(), at::Tensor());
+                gradients.emplace_back(parameter, std::move(gradient));
+            }
+        }
+    }
+    if (from_last) {
+        std::reverse(gradients.begin(), gradients.end());
+    }
+    for (auto& [parameter, gradient] : gradients) {
+        budget.bring_back(moments_of_one(optimizer, parameter));
+        parameter.mutable_grad() = std::exchange(gradient, at::Tensor());
+        optimizer.step();
+        parameter.mutable_grad().reset();
+        budget.let_leave(moments_of_one(optimizer, parameter));
+    }
+}
+
 std::vector<Moments> moments_of(LanguageModel const& model, optim::AdamW& optimizer) {
     std::vector<Moments> moments;
     for (auto const& parameter : model.named_parameters()) {
@@ -71,7 +108,9 @@ std::vector<Moments> moments_of(LanguageModel const& model, optim::AdamW& optimi
     return moments;
 }
 
-void make_moments(LanguageModel const& model, optim::AdamW& optimizer, std::int64_t updates) {
+void make_moments(
+    LanguageModel const& model, optim::AdamW& optimizer, std::int64_t updates, Budget& budget
+) {
     at::NoGradGuard const no_grad;
     for (at::Tensor const& parameter : model.parameters()) {
         auto state = std::make_unique<optim::AdamWParamState>();
@@ -79,6 +118,7 @@ void make_moments(LanguageModel const& model, optim::AdamW& optimizer, std::int6
         state->exp_avg(at::zeros_like(parameter));
         state->exp_avg_sq(at::zeros_like(parameter));
         optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
+        budget.let_leave(moments_of_one(optimizer, parameter));
     }
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "spillway/train.h"
+#include "train/budget.h"
 #include "train/model.h"
 
 #include <ATen/core/Tensor.h>
@@ -40,6 +41,14 @@ struct Moments {
 );
 
 /// Makes zero moments as after `updates` updates, to be filled from a checkpoint.
-void make_moments(LanguageModel const& model, torch::optim::AdamW& optimizer, std::int64_t updates);
+void make_moments(
+    LanguageModel const& model, torch::optim::AdamW& optimizer, std::int64_t updates, Budget& budget
+);
+
+/// `optimizer.step()`, parameter by parameter, of which one alone has its moments on the device
+/// where they may leave. The optimizer treats each parameter apart, so the bits are the same. The
+/// gradients are gone then. `from_last`: in turn with the other order, so that what left last is
+/// needed first.
+void step_by_parameters(torch::optim::AdamW& optimizer, Budget& budget, bool from_last);
 
 }  // namespace spillway::train

@@ -73,10 +73,11 @@ void check_same_model(TrainOptions const& options, ModelShape const& shape, Save
     }
 }
 
-/// What no policy moves is known before the first step: parameters, gradients, optimizer state.
+/// What does not move is known before the first step: parameters, gradients, optimizer state.
 void check_state_fits(TrainOptions const& options, ModelShape const& shape) {
-    constexpr std::int64_t kBytesAParameter = 16;  // itself, its gradient, AdamW's two moments
-    std::int64_t const state_bytes = parameter_count(shape) * kBytesAParameter;
+    bool const moments_leave = options.session.states == "optimizer";
+    // Itself, its gradient, AdamW's two moments.
+    std::int64_t const state_bytes = parameter_count(shape) * (moments_leave ? 8 : 16);
     std::int64_t const budget_bytes = options.session.device_budget_bytes;
     if (budget_bytes == 0 || state_bytes <= budget_bytes) {
         return;
@@ -84,9 +85,10 @@ void check_state_fits(TrainOptions const& options, ModelShape const& shape) {
     refuse(
         "--device-budget",
         typed_words(options, "device_budget_bytes"),
-        "step 1, update: parameters, gradients and optimizer state alone take " +
-            format_size(state_bytes) + ", " + std::to_string(state_bytes) + " bytes, of " +
-            std::to_string(budget_bytes) +
+        std::string("step 1, update: parameters") +
+            (moments_leave ? " and gradients" : ", gradients and optimizer state") +
+            " alone take " + format_size(state_bytes) + ", " + std::to_string(state_bytes) +
+            " bytes, of " + std::to_string(budget_bytes) +
             " allowed; a larger --device-budget or a smaller model would make it fit"
     );
 }

@@ -140,7 +140,7 @@ class Run {
 
     void start() {
         if (prepared_.resumed) {
-            prepared_.resumed->load(trainer_->model(), trainer_->optimizer());
+            prepared_.resumed->load(trainer_->model(), trainer_->optimizer(), budget_);
             step_ = prepared_.resumed->steps_done();
             note_changes();
             prepared_.resumed.reset();
@@ -218,7 +218,7 @@ class Run {
             {"model", model_settings(prepared_.shape)},
             {"run", run_settings(options_, prepared_.shape, prepared_.corpus)}};
         save_checkpoint(
-            options_.checkpoint, step_, settings, trainer_->model(), trainer_->optimizer()
+            options_.checkpoint, step_, settings, trainer_->model(), trainer_->optimizer(), budget_
         );
         saved_step_ = step_;
     }

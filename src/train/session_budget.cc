@@ -69,6 +69,18 @@ class SessionBudget : public Budget {
         }
     }
 
+    void let_leave(std::vector<at::Tensor> const& states) override {
+        if (session_) {
+            session_->let_leave(states);
+        }
+    }
+
+    void bring_back(std::vector<at::Tensor> const& states) override {
+        if (session_) {
+            session_->bring_back(states);
+        }
+    }
+
     void phase(Phase phase, std::int64_t step) override {
         if (session_) {
             session_->phase(phase, step);

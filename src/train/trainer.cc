@@ -144,7 +144,11 @@ void Trainer::update(std::int64_t step) {
         .warmup_steps = options_.warmup_steps,
         .total_steps = options_.steps};
     set_rate(*optimizer_, rate_at(schedule, step));
-    optimizer_->step();
+    if (options_.session.states == "optimizer") {
+        step_by_parameters(*optimizer_, budget_, step % 2 == 1);
+    } else {
+        optimizer_->step();
+    }
     optimizer_->zero_grad(/*set_to_none=*/true);
     if (!std::exchange(states_owned_, true)) {
         own_all();

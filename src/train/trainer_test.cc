@@ -41,7 +41,8 @@ struct TinyRun {
             steps,
             {{"model", model_settings(shape)}, {"run", run_settings(options, shape, corpus)}},
             trainer.model(),
-            trainer.optimizer()
+            trainer.optimizer(),
+            budget
         );
     }
 };
@@ -97,7 +98,7 @@ TEST_P(Resumed, run_gives_the_losses_and_weights_of_the_uninterrupted_one) {
     TinyRun second(GetParam());
     SavedRun const saved(folder.file("ckpt"));
     ASSERT_EQ(saved.steps_done(), 3);
-    saved.load(second.trainer.model(), second.trainer.optimizer());
+    saved.load(second.trainer.model(), second.trainer.optimizer(), second.budget);
     auto const rest = losses_of(second.trainer, 3, 6);
     EXPECT_EQ(rest, std::vector<float>(expected.begin() + 3, expected.end()));
     auto const weights = whole.trainer.model().parameters();
@@ -190,7 +191,9 @@ TEST(checkpoint, tensors_of_another_model_are_refused) {
     wider.width = 32;
     TinyRun other(wider);
     SavedRun const saved(folder.file("ckpt"));
-    EXPECT_THROW(saved.load(other.trainer.model(), other.trainer.optimizer()), BadValue);
+    EXPECT_THROW(
+        saved.load(other.trainer.model(), other.trainer.optimizer(), other.budget), BadValue
+    );
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ class Readme(unittest.TestCase):
         shown = set(re.findall(r"^\| `make bench-([a-z]+)`", page, re.MULTILINE))
         self.assertLessEqual(set(re.findall(r"`make bench-([a-z]+)`", README)), shown)
         self.assertEqual(shown, {"step", "nvme", "codec", "hook", "ledger", "leak", "late", "peers", "qpo", "lossy",
-                                 "gradients", "compare", "foretell", "tba", "figures", "plan", "record"})
+                                 "gradients", "compare", "foretell", "tba", "figures", "plan", "record", "states"})
         for name in shown:
             self.assertTrue((ROOT / f"bench/{name}.py").is_file(), name)
 

@@ -29,6 +29,26 @@ class Help(InFolder):
             self.assertRegex(line, r"\[[^\]]+\]$", line)
 
 
+class States(InFolder):
+    def test_adams_state_leaves_between_steps_and_a_checkpoint_has_it(self):
+        model = ["--layers", "2", "--width", "128", "--heads", "2", "--sequence", "32", "--batch", "2", "--steps", "4"]
+        place = ["--nvme", self.path("."), "--nvme-allow-tmpfs", "--states", "optimizer"]
+        plain = self.trained(*model)
+        roomy = self.trained(*model, "--device-budget", "1GiB", *place)
+        self.assertEqual(roomy["losses"], plain["losses"])
+        budget = ["--device-budget", str(roomy["report"]["device_needed_bytes"] * 51 // 50)]
+        self.assert_refused(["train", *model, *budget], ["--device-budget", "optimizer state alone take"])
+        tight = self.trained(*model, *budget, *place, "--checkpoint", "saved", "--checkpoint-every", "3")
+        self.assertEqual(tight["losses"], plain["losses"])
+        self.assertGreater(tight["report"]["loaded_bytes"], 1 << 20)
+        self.trained(*model[:-1], "3", *budget, *place, "--checkpoint", "three")
+        resumed = self.trained(*model, *budget, *place, "--resume", "three", "--checkpoint", "four")
+        self.assertEqual(resumed["losses"], plain["losses"][3:])
+        for name in ("model.safetensors", "optimizer.safetensors"):
+            with self.subTest(name):
+                self.assertEqual((self.folder / "four" / name).read_bytes(), (self.folder / "saved" / name).read_bytes())
+
+
 @unittest.skipIf(SANITIZED, ELSEWHERE)
 class Results(InFolder):
     def test_hold_what_is_known_of_a_plain_run(self):

@@ -46,7 +46,7 @@ struct TinyRun {
     void save(std::string const& path, std::int64_t steps) {
         nlohmann::json const settings{
             {"model", model_settings(shape)}, {"run", run_settings(options, shape, corpus)}};
-        save_checkpoint(path, steps, settings, trainer.model(), trainer.optimizer());
+        save_checkpoint(path, steps, settings, trainer.model(), trainer.optimizer(), budget);
     }
 
     [[nodiscard]] std::vector<at::Tensor> weights() {
@@ -150,7 +150,7 @@ TEST_P(TrainOnLate, a_checkpoint_of_either_device_goes_on_on_either) {
         }
         for (at::Device const second : {device(), at::Device(at::kCPU)}) {
             TinyRun run(options(), second);
-            train::SavedRun(path).load(run.trainer.model(), run.trainer.optimizer());
+            train::SavedRun(path).load(run.trainer.model(), run.trainer.optimizer(), run.budget);
             EXPECT_EQ(run.losses(2, kSteps), std::vector(expected.begin() + 2, expected.end()));
             expect_equal(run.weights(), whole.weights());
         }
