@@ -85,10 +85,11 @@ void check_state_fits(TrainOptions const& options, ModelShape const& shape) {
     refuse(
         "--device-budget",
         typed_words(options, "device_budget_bytes"),
-        std::string("step 1, update: parameters") +
-            (moments_leave ? " and gradients" : ", gradients and optimizer state") +
-            " alone take " + format_size(state_bytes) + ", " + std::to_string(state_bytes) +
-            " bytes, of " + std::to_string(budget_bytes) +
+        std::string(
+            moments_leave ? "step 1, update: parameters and gradients alone take "
+                          : "step 1, update: parameters, gradients and optimizer state alone take "
+        ) + format_size(state_bytes) +
+            ", " + std::to_string(state_bytes) + " bytes, of " + std::to_string(budget_bytes) +
             " allowed; a larger --device-budget or a smaller model would make it fit"
     );
 }
