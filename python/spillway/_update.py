@@ -131,15 +131,17 @@ def _before(
     for session in that_train:
         if session is not moving and session._states is not None:
             session._states.give_back(optimizer)  # another one has it from now on
+    instead = None
     if moving is not None and moving._states is not None:
         try:
-            moving._states.begin(optimizer, (*args[1:], *kwargs.values()), _before, _after)
+            instead = moving._states.begin(optimizer, args, kwargs, _before)
         except BaseException:
             for session in waiting:
                 session._update_ends()
             raise
+    args, kwargs = instead or (args, kwargs)
     if not waiting:
-        return None
+        return instead
     arguments = _Arguments(args)
     arguments.waiting = weakref.WeakSet(waiting)
     return arguments, kwargs

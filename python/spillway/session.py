@@ -226,8 +226,6 @@ class Session:
     def start(self) -> None:
         """Enters the session: it may move what autograd saves from now on. `with session:` calls this."""
         self._warn_of_unseen_updates()
-        if self._states is not None:
-            self._states.give_gradients_back()  # of a step that raised
         if self._entries == 0:
             self._see_optimizers()  # a checkpoint may have been loaded since
         self._own()
@@ -237,8 +235,8 @@ class Session:
             self._is_entered = True
             self._last_use = _update.next_use()
             self._entries += 1
-            if self._states is not None and not self._is_stepping:
-                self._states.let_leave(self._seen)
+            if self._states is not None:
+                self._states.let_leave(list(self._seen))
         except BaseException as error:
             if not isinstance(error, Error):  # Ctrl-C or a signal's, maybe after it was entered: nobody would leave it
                 with contextlib.suppress(Error):
@@ -277,7 +275,9 @@ class Session:
                 self._last = None
                 raise
             self._is_closed = True
-            self._states = None  # which the runtime has given back
+            if self._states is not None:
+                self._states.close()
+                self._states = None
             _update.forget(self)
             self._warn_if_nothing_recorded(report)
 

@@ -32,6 +32,10 @@ class OutermostScope {
             open_.reset();
         }
     }
+    [[nodiscard]] int depth() {
+        MutexLock const lock(mutex_);
+        return depth_;
+    }
     void end_all() {
         MutexLock const lock(mutex_);
         depth_ = 0;

@@ -188,8 +188,18 @@ class SessionClass final : public torch::CustomClassHolder {
     }
     void end_update() { updates_->end(); }
 
-    /// Session::let_leave and its two ways back.
-    void let_leave(std::vector<at::Tensor> const& states) {
+    /// Of those that are under way on any thread, one inside another or beside it.
+    std::int64_t steps_under_way() { return updates_->depth(); }
+
+    /// Session::let_leave and its two ways back. `states`: and one more tensor, which nothing but
+    /// Python and this call refers to. What others refer to in the same way as Python (DLPack, a
+    /// parameter whose gradient it is) stays: they would find other bytes.
+    void let_leave(std::vector<at::Tensor> states) {
+        std::size_t const usual = states.back().use_count();
+        states.pop_back();
+        std::erase_if(states, [usual](at::Tensor const& state) {
+            return state.use_count() > usual;
+        });
         std::lock_guard const lock(states_mutex_);
         opened()->let_leave(states);
     }
@@ -375,6 +385,7 @@ TORCH_LIBRARY(spillway, library) {
         .def("step", &SessionClass::step)
         .def("begin_update", &SessionClass::begin_update)
         .def("end_update", &SessionClass::end_update)
+        .def("steps_under_way", &SessionClass::steps_under_way)
         .def("let_leave", &SessionClass::let_leave)
         .def("bring_back", &SessionClass::bring_back)
         .def("give_back", &SessionClass::give_back)

@@ -118,6 +118,8 @@ void TorchSession::encode_by(std::unique_ptr<CodecRule> rule, std::int64_t stagi
     codec_choice_.emplace(std::move(rule));
     saved_.classify_tensors();
     coded_bytes_ = staging_bytes;
+    MutexLock const lock(owned_mutex_);
+    charged_bytes_ = coded_bytes_;
     device_->charge(coded_bytes_);
 }
 
@@ -595,7 +597,7 @@ void TorchSession::own(
     MutexLock const lock(owned_mutex_);
     ++charges_;
     charged_bytes_ = outside_bytes;
-    device_->charge(outside_bytes);
+    device_->charge(outside_bytes - beyond_bytes_);
 }
 
 bool TorchSession::recharge() {
@@ -614,8 +616,14 @@ bool TorchSession::recharge() {
         return false;
     }
     charged_bytes_ = outside_bytes;
-    device_->charge(outside_bytes);
+    device_->charge(outside_bytes - beyond_bytes_);
     return true;
+}
+
+void TorchSession::allow_beyond(std::int64_t bytes) {
+    MutexLock const lock(owned_mutex_);
+    beyond_bytes_ = bytes;
+    device_->charge(charged_bytes_ - beyond_bytes_);
 }
 
 void TorchSession::end_cap() {

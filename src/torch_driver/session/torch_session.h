@@ -141,6 +141,9 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     }
     void update_ends() { estimate_.update_ends(); }
     void end_cap();
+    /// Where the budget bounds an arena: so many bytes more may be on the device, since they leave
+    /// the session as soon as they are there. 0: no longer.
+    void allow_beyond(std::int64_t bytes);
     /// While it is on, nothing that is saved loses anything.
     void exact(bool on);
     /// "step 3, forward".
@@ -204,6 +207,7 @@ class TorchSession final : public std::enable_shared_from_this<TorchSession>, pu
     Mutex owned_mutex_;
     std::int64_t charged_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_) = 0;  ///< to the device
     std::uint64_t charges_ SPILLWAY_GUARDED_BY(owned_mutex_) = 0;       ///< by `own`, so far
+    std::int64_t beyond_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_) = 0;   ///< allow_beyond
     OwnedBytes owned_bytes_ SPILLWAY_GUARDED_BY(owned_mutex_){};        ///< as of the last `own`
     bool const states_leave_;                                           ///< SessionOptions::states
     bool const plans_;  ///< for itself: its steps are recorded with all that a policy asks for

@@ -12,6 +12,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/Storage.h>
 #include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 
 #include <string>
 #include <utility>
@@ -72,12 +73,18 @@ bool AwayStates::is_in_session(at::Tensor const& state) const {
     return stay == Stay::may_leave || stay == Stay::owned;
 }
 
+/// An optimizer may keep a tensor that is the model's.
+bool AwayStates::is_of_model(at::Tensor const& state) const {
+    auto const kind = session_->owned().kind_of(*state.storage().unsafeGetStorageImpl());
+    return kind && *kind != OwnedKind::optimizer_state;
+}
+
 /// A storage that others have would not come free, and they would not see what the next step
 /// writes.
 bool AwayStates::can_leave(at::Tensor const& state) {
     if (!state.defined() || !state.has_storage() || state.requires_grad() || state.is_inference() ||
         is_away(state) || state.storage().use_count() != 1 ||
-        is_only_a_size(*state.storage().unsafeGetStorageImpl())) {
+        is_only_a_size(*state.storage().unsafeGetStorageImpl()) || is_of_model(state)) {
         return false;
     }
     if (is_in_session(state)) {
@@ -138,8 +145,17 @@ void AwayStates::give_back(std::vector<at::Tensor> const& states) {
 void AwayStates::bring_back(AllAway::iterator at, bool for_good) {
     c10::NoGradGuard const no_grad;
     at::Tensor const state(at->second.state.lock());
-    at::Tensor const back = session_->bring_state_back(*at->second.hook);
     bool const leaves_session = for_good && session_->device()->is_host();
+    if (leaves_session) {
+        auto const size_bytes = static_cast<std::int64_t>(at->second.in_place->nbytes());
+        session_->allow_beyond(session_->device()->rounded(size_bytes));
+    }
+    auto const ends = c10::make_scope_exit([&] {
+        if (leaves_session) {
+            session_->allow_beyond(0);
+        }
+    });
+    at::Tensor const back = session_->bring_state_back(*at->second.hook);
     set_storage(state, leaves_session ? back.clone().storage() : back.storage());
     away_.erase(at);
 }

@@ -52,6 +52,7 @@ class AwayStates {
     using AllAway = std::unordered_map<at::TensorImpl const*, Away>;
 
     [[nodiscard]] bool is_in_session(at::Tensor const& state) const;
+    [[nodiscard]] bool is_of_model(at::Tensor const& state) const;
     [[nodiscard]] bool can_leave(at::Tensor const& state);
     [[nodiscard]] bool is_away(at::Tensor const& state);
     void bring_back(AllAway::iterator at, bool for_good);
