@@ -94,9 +94,11 @@ class States:
         """What a checkpoint, saved or loaded, has given them, too. In the session, which counts what that takes."""
         with self._lock:
             if self._runtime.steps_under_way() == 0:
-                for optimizer in optimizers:
+                # A wrapper's (Accelerate's) state is that of the optimizer inside, which is among these, too.
+                real = [each for each in optimizers if hasattr(each, "_optimizer_state_dict_pre_hooks")]
+                for optimizer in real:
                     self._watch(optimizer)
-                self._let_leave(_all_state_of(optimizers))
+                self._let_leave(_all_state_of(real))
 
     def give_back(self, optimizer: torch.optim.Optimizer) -> None:
         """All of its state may be read, until its next step."""

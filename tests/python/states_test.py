@@ -307,6 +307,34 @@ class States(Case):
         session.close()
         self.assertFalse(optimizer._optimizer_state_dict_pre_hooks)
 
+    def test_an_optimizer_inside_a_wrapper_that_was_loaded_from_a_checkpoint(self) -> None:
+        class Wrapper(torch.optim.Optimizer):  # as Accelerate's, which does not make its base
+            def __init__(self, inner: torch.optim.Optimizer) -> None:
+                self.inner = inner
+
+            @property
+            def state(self) -> Any:
+                return self.inner.state
+
+            @property
+            def param_groups(self) -> Any:
+                return self.inner.param_groups
+
+            def step(self, closure: Any = None) -> Any:
+                return self.inner.step(closure)
+
+            def zero_grad(self, set_to_none: bool = True) -> None:
+                self.inner.zero_grad(set_to_none)
+
+        def trained(net: torch.nn.Module, moves: bool) -> list[str]:
+            wrapper = Wrapper(adam(net))
+            self.trained(net, wrapper, contextlib.nullcontext(), steps=1)
+            wrapper.inner.load_state_dict(copy.deepcopy(wrapper.inner.state_dict()))
+            session = self.moving(net) if moves else contextlib.nullcontext()
+            return self.trained(net, wrapper, session, first=1)
+
+        self.assertEqual(trained(seeded(model), True), trained(seeded(model), False))
+
     def test_two_optimizers_and_one_that_ends(self) -> None:
         def trained(net: Any, around: Any) -> list[str]:
             halves = [torch.optim.AdamW(half.parameters()) for half in (net[:4], net[4:])]
